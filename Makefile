@@ -1,0 +1,39 @@
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test test-slow check bench docs format clean
+
+.venv/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+demo: .venv/.ready  ## the main job on the embedded data
+	$(BIN)/vitruvius zoo
+	$(BIN)/vitruvius sample vitas-v1 -n 5 --macs 1.25G..1.35G --seed 0
+
+test: .venv/.ready
+	$(BIN)/pytest -n 2 -m "not slow"
+
+test-slow: .venv/.ready
+	$(BIN)/pytest -m slow
+
+check: .venv/.ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: .venv/.ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/.ready
+	$(BIN)/python bench/costs.py
+	$(BIN)/python bench/sampling.py
+
+docs: .venv/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache site

@@ -1,0 +1,28 @@
+"""Vitruvius: the toolkit that finds vision transformers.
+
+Records, spaces, costs and the zoo need no torch; what does is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vitruvius import costs, spaces, zoo
+from vitruvius.arch import Arch, Block, Patch, Stage
+from vitruvius.costs import Budget
+from vitruvius.spaces import Space
+
+if TYPE_CHECKING:
+    from vitruvius.models import build as build
+
+__all__ = ["Arch", "Block", "Budget", "Patch", "Space", "Stage", "build", "costs", "spaces", "zoo"]
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "build":
+        from vitruvius.models import build
+
+        return build
+    raise AttributeError(f"module 'vitruvius' has no attribute {name!r}")

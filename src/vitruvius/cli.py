@@ -1,0 +1,255 @@
+"""The command line: parse, call, print."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from vitruvius import costs, spaces, zoo
+from vitruvius.arch import Arch, ImageSize
+from vitruvius.costs import Budget, short
+
+app = typer.Typer(
+    name="vitruvius",
+    help="Finds vision transformers: five published search methods in one place.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Side = Annotated[str | None, typer.Option("--img-size", help="Image size in pixels: 224, or 192x256.")]
+Classes = Annotated[int, typer.Option("--num-classes", help="Classes of the classifier; 0 for none.")]
+Channels = Annotated[int, typer.Option("--in-chans", help="Channels of the images.")]
+
+
+def main() -> None:
+    """Runs the command line; a bad input is one line on stderr and exit code 2."""
+    try:
+        sys.exit(app(standalone_mode=False))
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except ValueError as error:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]error:[/] {_escape(error)}")
+        sys.exit(2)
+    except BrokenPipeError:  # the reader, `head` say, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def _escape(text: object) -> str:
+    return str(text).replace("[", "\\[")
+
+
+def _show(rows: Sequence[dict[str, Any]], as_json: bool, title: str = "", right: Sequence[str] = ()) -> None:
+    """Rows as JSON, or as a table whose columns in `right` are numbers."""
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    table = Table(title=title or None, title_justify="left", header_style="bold")
+    for name in rows[0] if rows else ():
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=name in right)
+    for row in rows:
+        table.add_row(*(_escape("" if value is None else value) for value in row.values()))
+    # A pipe has no width of its own: nothing is cut there.
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def read_arch(text: str) -> Arch:
+    """An architecture from a zoo name, a JSON file, or JSON text."""
+    if text.lstrip().startswith("{"):
+        return Arch.from_json(text)
+    if text.endswith(".json") or os.sep in text:
+        try:
+            return Arch.from_json(Path(text).read_text())
+        except OSError as error:
+            raise ValueError(
+                f"an architecture file cannot be read; got {text!r}; {error.strerror}; allowed: a JSON file"
+            ) from None
+    return zoo.load(text)
+
+
+def read_size(text: str | None) -> ImageSize | None:
+    if text is None:
+        return None
+    try:
+        sides = tuple(int(side) for side in text.lower().split("x"))
+    except ValueError:
+        sides = ()
+    if len(sides) not in (1, 2):
+        raise ValueError(f"an image size cannot be read; got {text!r}; allowed: 224, or 192x256")
+    return sides[0] if len(sides) == 1 else (sides[0], sides[1])
+
+
+@app.command("spaces", epilog="Example: vitruvius spaces vitas-v1")
+def spaces_command(
+    name: Annotated[str | None, typer.Argument(help="One space, to see its dimensions; or a YAML file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the search spaces, or show the dimensions of one."""
+    if name is None:
+        rows = []
+        for known in spaces.SPACES:
+            space = spaces.load(known)
+            low, high = (costs.cost(arch, img_size=space.img_size) for arch in (space.smallest, space.largest))
+            rows.append(
+                {
+                    "space": known,
+                    "family": space.family,
+                    "networks": f"{space.networks:.2g}" if not as_json else space.networks,
+                    "paths": f"{space.size:.2g}" if not as_json else space.size,
+                    "params": f"{short(low.params)}..{short(high.params)}",
+                    "MACs": f"{short(low.macs)}..{short(high.macs)}",
+                    "source": space.source,
+                }
+            )
+        _show(rows, as_json, right=("networks", "paths"))
+        return
+    space = read_space(name)
+    if as_json:
+        print(json.dumps(space.to_dict(), indent=1))
+        return
+    Console().print(
+        f"[bold]{space.name}[/]  {_escape(space.source)}\nfamily {space.family}, images of {space.img_size} pixels, "
+        f"{space.networks:.3g} networks on {space.size:.3g} paths"
+    )
+    print()
+    rows = [{"dimension": d, "choices": ", ".join(map(str, choices))} for d, choices in space.dimensions.items()]
+    _show(rows, False)
+
+
+def read_space(text: str) -> spaces.Space:
+    """A space from its name or a YAML file."""
+    return spaces.Space.from_yaml(text) if text.endswith((".yaml", ".yml")) else spaces.load(text)
+
+
+@app.command("zoo", epilog="Example: vitruvius zoo s3-tiny --json > s3-tiny.json")
+def zoo_command(
+    name: Annotated[str | None, typer.Argument(help="One architecture, to see it block by block.")] = None,
+    notes: Annotated[bool, typer.Option("--notes", help="Say where ours and the papers' numbers differ, and why.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the published architectures with the papers' numbers beside ours."""
+    if name is not None:
+        arch = zoo.load(name)
+        if as_json:
+            print(arch.to_json(indent=1))
+        else:
+            _show_arch(arch)
+        return
+    rows: list[dict[str, Any]] = []
+    for entry in zoo.entries():
+        ours = costs.cost(entry.arch, img_size=entry.img_size)
+        numbers = entry.numbers()
+        row: dict[str, Any] = {"name": entry.name, "params": ours.params, "MACs": ours.macs}
+        if not as_json:
+            row |= {"params": f"{ours.params / 1e6:.2f} M", "MACs": f"{ours.macs / 1e9:.2f} G"}
+        for metric, unit in (("params", "M"), ("macs", "G")):
+            printed = numbers.get(metric)
+            mark = "" if printed is None or printed.agrees or as_json else " *"
+            row[f"paper's {metric}"] = None if printed is None else f"{printed.text} {unit}{mark}"
+        row |= {"paper's top-1": entry.printed.get("top1"), "source": entry.source}
+        if notes or as_json:
+            row |= {"note": entry.note}
+        rows.append(row)
+    _show(rows, as_json, right=("params", "MACs", "paper's params", "paper's macs", "paper's top-1"))
+    if not as_json and not notes:
+        print("* not ours to the printed digit: `vitruvius zoo --notes` says what was found. MACs are of one image.")
+
+
+def _show_arch(arch: Arch) -> None:
+    console = Console()
+    console.print(
+        f"[bold]{arch.id}[/]  patch {arch.patch.size}/{arch.patch.stride}, positions {arch.positions}, pool {arch.pool}"
+    )
+    rows = []
+    for s, stage in enumerate(arch.stages, start=1):
+        for b, block in enumerate(stage.blocks, start=1):
+            reach = block.window or block.reduction
+            rows.append(
+                {
+                    "stage": s,
+                    "dim": stage.dim,
+                    "block": b,
+                    "mixer": block.mixer + (f" {reach}" if reach else ""),
+                    "heads": block.heads,
+                    "q, k": block.qk,
+                    "v": block.v,
+                    "mlp": block.mlp,
+                }
+            )
+    _show(rows, False, right=("stage", "dim", "block", "heads", "q, k", "v", "mlp"))
+
+
+@app.command("cost", epilog="Example: vitruvius cost s3-tiny --img-size 384")
+def cost_command(
+    arch: Annotated[str, typer.Argument(help="A zoo name, a JSON file, or JSON text.")],
+    img_size: Side = None,
+    num_classes: Classes = 1000,
+    in_chans: Channels = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Count the parameters and MACs of an architecture, without building it."""
+    record = read_arch(arch)
+    size = read_size(img_size) or 224
+    total = costs.cost(record, img_size=size, num_classes=num_classes, in_chans=in_chans)
+    row = {"id": record.id, "img_size": size, "num_classes": num_classes, "params": total.params, "macs": total.macs}
+    shown = row if as_json else {**row, "params": f"{total.params:,}", "macs": f"{total.macs:,}"}
+    _show([shown], as_json, right=("params", "macs"))
+
+
+@app.command("sample", epilog="Example: vitruvius sample vitas-v1 -n 10 --macs 1.2G..1.3G --seed 0")
+def sample_command(
+    space: Annotated[str, typer.Argument(help="A space's name, or a YAML file.")],
+    n: Annotated[int, typer.Option("-n", min=1, help="How many architectures.")] = 10,
+    macs: Annotated[str | None, typer.Option(help="Window of MACs: 1.2G..1.3G, <=1.3G, 1.3G+-1%.")] = None,
+    params: Annotated[str | None, typer.Option(help="Window of parameters: 5M..6M, <=6M.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The seed: equal seeds give equal architectures.")] = 0,
+    img_size: Side = None,
+    num_classes: Classes = 1000,
+    in_chans: Channels = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Draw random architectures from a space, inside a budget if one is given."""
+    chosen = read_space(space)
+    rng = np.random.default_rng(seed)
+    window = {metric: text for metric, text in (("macs", macs), ("params", params)) if text is not None}
+    counting: dict[str, Any] = {
+        "img_size": read_size(img_size) or chosen.img_size,
+        "num_classes": num_classes,
+        "in_chans": in_chans,
+    }
+    if window:
+        vectors = chosen.budget_sampler(Budget.of(window), **counting).vectors(rng, n)
+    else:
+        vectors = chosen.sample_vectors(rng, n)
+    total = costs.cost(vectors, space=chosen, **counting)
+    rows: list[dict[str, Any]] = []
+    for arch, p, m in zip(chosen.decode_many(vectors), total.params.tolist(), total.macs.tolist(), strict=True):
+        row: dict[str, Any] = {"id": arch.id, "params": p, "macs": m}
+        if as_json:
+            row["arch"] = arch.to_dict()
+        else:
+            stages = arch.stages
+            row |= {
+                "params": f"{p / 1e6:.3f} M",
+                "macs": f"{m / 1e9:.3f} G",
+                "patch": arch.patch.size,
+                "dims": " ".join(str(stage.dim) for stage in stages),
+                "depths": " ".join(str(len(stage.blocks)) for stage in stages),
+            }
+        rows.append(row)
+    _show(rows, as_json, right=("params", "macs", "patch"))

@@ -1,0 +1,179 @@
+"""What the families share: attention, blocks, stages.
+
+Tokens travel as x_BNC with their grid (height, width) beside them; a class token, where there is one, stands first.
+Index tables and masks are buffers made from NumPy, so that they are real even where parameters are made on the meta
+device (the superformer's skeletons).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from timm.layers import DropPath, Mlp
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from vitruvius.arch import Arch, Block, Stage
+
+Grid = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drops:
+    """Dropout rates, named as timm names them."""
+
+    drop_rate: float = 0.0
+    pos_drop_rate: float = 0.0
+    proj_drop_rate: float = 0.0
+    attn_drop_rate: float = 0.0
+    drop_path_rate: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            rate = getattr(self, name)
+            if not 0 <= rate < 1:
+                raise ValueError(f"{name} must be a probability; got {rate!r}; allowed: 0 up to, but not including, 1")
+
+
+class Attention(nn.Module, ABC):
+    """Queries, keys and values of their own widths; the families differ in who attends to whom."""
+
+    def __init__(self, dim: int, block: Block, scale: float, drops: Drops) -> None:
+        super().__init__()
+        self.heads = block.heads
+        self.scale = scale
+        self.q = nn.Linear(dim, block.qk)
+        self.k = nn.Linear(dim, block.qk)
+        self.v = nn.Linear(dim, block.v)
+        self.attn_drop = nn.Dropout(drops.attn_drop_rate)
+        self.proj = nn.Linear(block.v, dim)
+        self.proj_drop = nn.Dropout(drops.proj_drop_rate)
+
+    @abstractmethod
+    def forward(self, x_BNC: Tensor, grid: Grid) -> Tensor: ...
+
+    def split(self, x: Tensor) -> Tensor:
+        """(..., N, heads * d) to (..., heads, N, d)."""
+        return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)
+
+    def attend(self, q_BHND: Tensor, k_BHMD: Tensor, v_BHMD: Tensor, bias: Tensor | None = None) -> Tensor:
+        drop = self.attn_drop.p if self.training else 0.0
+        return F.scaled_dot_product_attention(q_BHND, k_BHMD, v_BHMD, attn_mask=bias, dropout_p=drop, scale=self.scale)
+
+    def merge(self, x_BHND: Tensor) -> Tensor:
+        """Heads together again, and the output projection."""
+        return self.proj_drop(self.proj(x_BHND.transpose(-2, -3).flatten(-2)))
+
+
+class GlobalAttention(Attention):
+    """Every token attends to every token."""
+
+    def forward(self, x_BNC: Tensor, grid: Grid) -> Tensor:
+        q, k, v = (self.split(linear(x_BNC)) for linear in (self.q, self.k, self.v))
+        return self.merge(self.attend(q, k, v))
+
+
+class TransformerBlock(nn.Module):
+    """Pre-norm attention and MLP, both residual."""
+
+    def __init__(self, dim: int, block: Block, attention: Attention, drops: Drops, drop_path: float, eps: float) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(dim, eps=eps)
+        self.attn = attention
+        self.drop_path1 = DropPath(drop_path) if drop_path > 0 else nn.Identity()
+        self.norm2 = nn.LayerNorm(dim, eps=eps)
+        self.mlp = Mlp(dim, block.mlp, drop=drops.proj_drop_rate)
+        self.drop_path2 = DropPath(drop_path) if drop_path > 0 else nn.Identity()
+
+    def forward(self, x_BNC: Tensor, grid: Grid) -> Tensor:
+        x_BNC = x_BNC + self.drop_path1(self.attn(self.norm1(x_BNC), grid))
+        return x_BNC + self.drop_path2(self.mlp(self.norm2(x_BNC)))
+
+
+class Downsample(nn.Module, ABC):
+    """What stands before a stage's blocks and halves its token grid."""
+
+    @abstractmethod
+    def forward(self, x_BNC: Tensor, grid: Grid) -> tuple[Tensor, Grid]: ...
+
+
+class StageBlocks(nn.Module):
+    """One stage: a downsampling (not the first stage) and its blocks."""
+
+    def __init__(self, blocks: list[TransformerBlock], downsample: Downsample | None, position: nn.Module | None) -> None:
+        super().__init__()
+        self.downsample = downsample
+        self.blocks = nn.ModuleList(blocks)
+        self.position = position
+        """Twins: a position convolution behind the first block."""
+        self.grad_checkpointing = False
+
+    def enter(self, x_BNC: Tensor, grid: Grid) -> tuple[Tensor, Grid]:
+        return (x_BNC, grid) if self.downsample is None else self.downsample(x_BNC, grid)
+
+    def run(self, index: int, x_BNC: Tensor, grid: Grid) -> Tensor:
+        """Block `index`, and what follows it."""
+        block = self.blocks[index]
+        if self.grad_checkpointing and torch.is_grad_enabled():
+            x_BNC = checkpoint(block, x_BNC, grid, use_reentrant=False)
+        else:
+            x_BNC = block(x_BNC, grid)
+        return self.position(x_BNC, grid) if index == 0 and self.position is not None else x_BNC
+
+    def forward(self, x_BNC: Tensor, grid: Grid) -> tuple[Tensor, Grid]:
+        x_BNC, grid = self.enter(x_BNC, grid)
+        for index in range(len(self.blocks)):
+            x_BNC = self.run(index, x_BNC, grid)
+        return x_BNC, grid
+
+
+MakeAttention = Callable[[int, Block, float, Drops], Attention]
+
+
+def attention_scale(arch: Arch, stage: Stage, block: Block) -> float:
+    width = stage.dim if arch.attn_scale == "embed" else block.qk
+    return (width // block.heads) ** -0.5
+
+
+def make_blocks(arch: Arch, index: int, drops: Drops, attention: MakeAttention) -> list[TransformerBlock]:
+    """The blocks of a stage; the drop path rate grows linearly over the whole network's depth."""
+    stage = arch.stages[index]
+    before = sum(len(earlier.blocks) for earlier in arch.stages[:index])
+    step = drops.drop_path_rate / max(arch.depth - 1, 1)
+    return [
+        TransformerBlock(
+            stage.dim,
+            block,
+            attention(stage.dim, block, attention_scale(arch, stage, block), drops),
+            drops,
+            step * (before + i),
+            arch.norm_eps,
+        )
+        for i, block in enumerate(stage.blocks)
+    ]
+
+
+def to_map(x_BNC: Tensor, grid: Grid) -> Tensor:
+    """Patch tokens as a feature map (B, C, H, W)."""
+    return x_BNC.transpose(1, 2).unflatten(2, grid)
+
+
+def to_tokens(x_BCHW: Tensor) -> Tensor:
+    return x_BCHW.flatten(2).transpose(1, 2)
+
+
+def init_weights(module: nn.Module) -> None:
+    """timm's ViT initialisation: linear layers from a normal of 0.02 cut at two units, biases zero."""
+    if isinstance(module, nn.Linear):
+        nn.init.trunc_normal_(module.weight, std=0.02)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+
+embedding = partial(nn.init.trunc_normal_, std=0.02)
+"""How class tokens, position embeddings and relative tables start."""
