@@ -16,7 +16,7 @@ ALL_SPACES = list(spaces.SPACES)
 NANO_SPACES = [name for name in ALL_SPACES if name.endswith("-nano")]
 
 
-@pytest.fixture()
+@pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import ALL_SPACES
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import ALL_SPACES
 from vitruvius import Arch, Block, Patch, Stage, costs, spaces, zoo
 from vitruvius.arch import token_grids
 

@@ -29,7 +29,8 @@ SWIN = {
     "positions": "bias",
     "class_token": False,
     "pool": "mean",
-    "stages": [{"dim": 96, "blocks": [{"mixer": "window", "window": 7, "heads": 3, "qk": 96, "v": 96, "mlp": 384}]}] * 2,
+    "stages": [{"dim": 96, "blocks": [{"mixer": "window", "window": 7, "heads": 3, "qk": 96, "v": 96, "mlp": 384}]}]
+    * 2,
 }
 SPACE = {
     "name": "mine",

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, Literal, NoReturn, TypeAlias, cast, get_args
+from typing import Any, Literal, NoReturn, TypeAlias, get_args
 
 __all__ = ["FAMILIES", "RELATIVE_CLAMP", "Arch", "Block", "Family", "ImageSize", "Patch", "Stage", "token_grids"]
 
@@ -138,7 +138,9 @@ class Patch:
         if self.stride > self.size:
             refuse(f"a patch of {self.size} pixels cannot stride farther", self.stride, f"1 to {self.size}")
         if self.stem and (self.size % 2 or self.stride != self.size):
-            refuse("behind a stem the patch must be even and not overlap", (self.size, self.stride), "size = stride = 2n")
+            refuse(
+                "behind a stem the patch must be even and not overlap", (self.size, self.stride), "size = stride = 2n"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +241,9 @@ class Arch:
         if type(self.norm_eps) is not float or not 0 < self.norm_eps < 0.1:
             refuse("norm_eps must be a small positive number", self.norm_eps, "above 0, below 0.1")
         if self.pool == "token" and not self.class_token:
-            refuse("pooling by the class token needs a class token", self.class_token, "class_token=True or pool='mean'")
+            refuse(
+                "pooling by the class token needs a class token", self.class_token, "class_token=True or pool='mean'"
+            )
         self._check_patch(rules)
         self._check_stages(rules)
         if self.attn_scale == "embed" and all(
@@ -266,9 +270,7 @@ class Arch:
             for block in stage.blocks:
                 require_choice(f"mixer of family {self.family!r}", block.mixer, rules.mixers)
                 if self.attn_scale == "embed" and stage.dim < block.heads:
-                    refuse(
-                        "attn_scale 'embed' needs at least one channel a head", stage.dim, f"{block.heads} or more"
-                    )
+                    refuse("attn_scale 'embed' needs at least one channel a head", stage.dim, f"{block.heads} or more")
         for before, after in zip(self.stages, self.stages[1:], strict=False):
             if not width_follows(self.family, before.dim, after.dim):
                 relation = {"growing": "not shrink below", "multiples": "be a multiple of"}[rules.widths]
@@ -352,7 +354,7 @@ def image_shape(img_size: ImageSize) -> tuple[int, int]:
     shape = tuple(img_size) if isinstance(img_size, list | tuple) else (img_size, img_size)
     if len(shape) != 2 or any(type(side) is not int or side < 1 for side in shape):
         refuse("an image size is one positive whole number, or a height and a width", img_size, "224, or (192, 256)")
-    return cast("tuple[int, int]", shape)
+    return shape
 
 
 def token_grids(arch: Arch, img_size: ImageSize) -> list[tuple[int, int]]:

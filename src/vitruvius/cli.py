@@ -139,7 +139,9 @@ def read_space(text: str) -> spaces.Space:
 @app.command("zoo", epilog="Example: vitruvius zoo s3-tiny --json > s3-tiny.json")
 def zoo_command(
     name: Annotated[str | None, typer.Argument(help="One architecture, to see it block by block.")] = None,
-    notes: Annotated[bool, typer.Option("--notes", help="Say where ours and the papers' numbers differ, and why.")] = False,
+    notes: Annotated[
+        bool, typer.Option("--notes", help="Say where ours and the papers' numbers differ, and why.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the published architectures with the papers' numbers beside ours."""

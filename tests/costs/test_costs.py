@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import ALL_SPACES, some_archs
 from torch.utils.flop_counter import FlopCounterMode
 
+from conftest import ALL_SPACES, some_archs
 from vitruvius import Arch, Block, Patch, Stage, costs, spaces
 from vitruvius.arch import ImageSize, image_shape
 from vitruvius.models import build

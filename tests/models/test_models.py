@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import NANO_SPACES
 from timm.layers import DropPath
 from timm.models import group_parameters
 from timm.optim import param_groups_layer_decay, param_groups_weight_decay
 
+from conftest import NANO_SPACES
 from vitruvius import Arch, spaces
 from vitruvius.models import build
 
@@ -99,9 +99,10 @@ def test_parameter_groups(name: str) -> None:
     assert sorted(n for names in groups.values() for n in names) == sorted(parameters)
     blocks = sum(len(stage.blocks) for stage in model.arch.stages)
     assert len(groups) >= blocks + 2  # the stem, the blocks, the head
-    decayed = param_groups_layer_decay(model, 0.05, model.no_weight_decay(), layer_decay=0.7)
+    decayed = param_groups_layer_decay(model, 0.05, no_weight_decay_list=model.no_weight_decay(), layer_decay=0.7)
     assert sum(len(group["params"]) for group in decayed) == len(parameters)
-    no_decay = next(g for g in param_groups_weight_decay(model, 0.05, model.no_weight_decay()) if not g["weight_decay"])
+    by_decay = param_groups_weight_decay(model, 0.05, no_weight_decay_list=model.no_weight_decay())
+    no_decay = next(g for g in by_decay if not g["weight_decay"])
     kept = {id(parameter) for parameter in no_decay["params"]}
     assert all(id(parameters[n]) in kept for n in model.no_weight_decay())
 
@@ -120,7 +121,13 @@ def test_gradient_checkpointing_changes_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", NANO_SPACES)
 def test_dropout_and_drop_path(name: str) -> None:
-    rates = {"drop_rate": 0.1, "pos_drop_rate": 0.1, "proj_drop_rate": 0.1, "attn_drop_rate": 0.1, "drop_path_rate": 0.3}
+    rates = {
+        "drop_rate": 0.1,
+        "pos_drop_rate": 0.1,
+        "proj_drop_rate": 0.1,
+        "attn_drop_rate": 0.1,
+        "drop_path_rate": 0.3,
+    }
     model = build(nano(name), img_size=32, **rates)
     paths = [module.drop_prob for module in model.modules() if isinstance(module, DropPath)]
     assert max(paths) == pytest.approx(0.3)

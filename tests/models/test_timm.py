@@ -1,4 +1,4 @@
-"""timm's networks and ours, with the same weights, give the same output; AutoFormer's are checked by reference logits."""
+"""timm's networks and ours, with equal weights, give equal output; AutoFormer's are checked by reference logits."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def test_timms_weights_give_timms_output(ours: str) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
 
 
-@pytest.mark.parametrize(("ours", "img_size"), [("s3-tiny", (160, 192)), ("twins-svt-small", (192, 256)), ("pit-ti", 160)])
+@pytest.mark.parametrize(
+    ("ours", "img_size"), [("s3-tiny", (160, 192)), ("twins-svt-small", (192, 256)), ("pit-ti", 160)]
+)
 def test_timms_output_at_other_image_sizes(ours: str, img_size: int | tuple[int, int]) -> None:
     theirs = shaken(timm.create_model(TIMM[ours], pretrained=False, img_size=img_size))
     arch = zoo.load(ours)
@@ -89,7 +91,9 @@ def test_published_counts() -> None:
 
 LARGEST = {"autoformer-tiny": 256, "autoformer-small": 448, "autoformer-base": 640}
 SUBNETS = [
-    (space, index) for space, rows in json.loads((DATA / "autoformer_scores.json").read_text()).items() for index in range(len(rows))
+    (space, index)
+    for space, rows in json.loads((DATA / "autoformer_scores.json").read_text()).items()
+    for index in range(len(rows))
 ]
 
 
@@ -111,20 +115,37 @@ def reference_name(ours: str) -> str:
     return ours
 
 
-def reference_weights(ours: dict[str, torch.Tensor], most: int) -> dict[str, torch.Tensor]:
-    def weight(name: str, shape: torch.Size) -> torch.Tensor:
-        if name.endswith((".q.bias", ".k.bias", ".v.bias")):
-            return torch.zeros(shape)
-        hidden = {"fc1.weight": (4 * most, most), "fc1.bias": (4 * most,), "fc2.weight": (most, 4 * most)}
-        whole = next((s for part, s in hidden.items() if name.endswith(part)), None)
-        if whole is None:
-            kept = {3, 16, 30, 64, 197, 1000, 1}
-            whole = tuple(size if size in kept and "rel" in name or i > 0 and len(shape) == 4 or size in (1, 197, 1000) else most for i, size in enumerate(shape))
-            whole = (most, 3, 16, 16) if name == "patch.weight" else whole
-        full = made(name, whole) + (1.0 if "norm" in name and name.endswith("weight") else 0.0)
-        return full[tuple(slice(0, size) for size in shape)]
+def largest_shape(name: str, most: int) -> tuple[int, ...]:
+    """The shape of a tensor of the largest network; embedding, q, k and v are all `most` wide there."""
+    if ".rel_" in name:
+        return (30, 64)
+    shapes = {
+        "patch.weight": (most, 3, 16, 16),
+        "cls_token": (1, 1, most),
+        "pos_embed": (1, 197, most),
+        "head.weight": (1000, most),
+        "head.bias": (1000,),
+        "fc1.weight": (4 * most, most),
+        "fc1.bias": (4 * most,),
+        "fc2.weight": (most, 4 * most),
+        **dict.fromkeys(("q.weight", "k.weight", "v.weight", "proj.weight"), (most, most)),
+    }
+    return next((shape for part, shape in shapes.items() if name.endswith(part)), (most,))
 
-    return {name: weight(reference_name(name), tensor.shape) for name, tensor in ours.items()}
+
+def reference_weights(ours: dict[str, torch.Tensor], most: int) -> dict[str, torch.Tensor]:
+    """The leading rows and columns of every tensor of the largest network."""
+    weights = {}
+    for key, tensor in ours.items():
+        name = reference_name(key)
+        if name.endswith((".q.bias", ".k.bias", ".v.bias")):
+            weights[key] = torch.zeros_like(tensor)
+            continue
+        full = made(name, largest_shape(name, most))
+        if "norm" in name and name.endswith("weight"):
+            full = full + 1.0
+        weights[key] = full[tuple(slice(0, size) for size in tensor.shape)]
+    return weights
 
 
 @pytest.mark.parametrize(("space", "index"), SUBNETS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.stats import chisquare, ks_2samp
-from spaces.test_spaces import SMALL, every_vector
 
+from spaces.test_spaces import SMALL, every_vector
 from vitruvius import Space, costs, spaces
 from vitruvius.costs import Budget, short
 
@@ -90,7 +90,9 @@ def test_narrow_windows(name: str, budget: str, rng: np.random.Generator) -> Non
     archs = space.sample_within(budget, rng, n=50)
     assert Budget.of(budget).satisfied(costs.cost(archs)).all()
     assert all(map(space.contains, archs))
-    assert space.sample_within(budget, np.random.default_rng(7)) == space.sample_within(budget, np.random.default_rng(7))
+    assert space.sample_within(budget, np.random.default_rng(7)) == space.sample_within(
+        budget, np.random.default_rng(7)
+    )
 
 
 def test_counting_options_are_those_of_costs(rng: np.random.Generator) -> None:

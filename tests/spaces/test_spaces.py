@@ -5,10 +5,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from conftest import ALL_SPACES, NANO_SPACES, some_archs
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import ALL_SPACES, NANO_SPACES, some_archs
 from vitruvius import Arch, Space, costs, spaces, zoo
 from vitruvius.spaces import StageSpace, tenths
 
@@ -54,7 +54,14 @@ SMALL = {
             StageSpace(
                 dim=8,
                 depth=(0, 1, 2),
-                block={"mixer": ("local", "subsampled"), "window": 2, "reduction": 2, "heads": (1, 2), "qkv": 8, "mlp": 8},
+                block={
+                    "mixer": ("local", "subsampled"),
+                    "window": 2,
+                    "reduction": 2,
+                    "heads": (1, 2),
+                    "qkv": 8,
+                    "mlp": 8,
+                },
             ),
         )
         * 2,
@@ -105,7 +112,9 @@ def test_every_network_of_a_small_space_encodes(name: str) -> None:
         assert space.contains(arch)
 
 
-@pytest.mark.parametrize(("name", "size"), [("vitas-v1", 401**16 * 30), ("vitas-v1-large", 401**16 * 30), ("vitas-v1-block", 4000)])
+@pytest.mark.parametrize(
+    ("name", "size"), [("vitas-v1", 401**16 * 30), ("vitas-v1-large", 401**16 * 30), ("vitas-v1-block", 4000)]
+)
 def test_the_papers_sizes(name: str, size: int) -> None:
     assert spaces.load(name).size == size
 
@@ -121,9 +130,7 @@ def test_sizes_of_the_other_published_spaces() -> None:
     # v2 counts the operations of 12 layers with two mixers as 2^13 - 1
     ops = {"mixer": ("local", "global"), "window": 2, "heads": 1, "qkv": 8, "mlp": 8}
     stage = StageSpace(dim=8, depth=tuple(range(13)), block=ops)
-    twins = Space(
-        name="v2", family="twins", patch=4, class_token=False, pool="mean", positions="conv", stages=(stage,)
-    )
+    twins = Space(name="v2", family="twins", patch=4, class_token=False, pool="mean", positions="conv", stages=(stage,))
     assert twins.size == 2**13 - 1
 
 

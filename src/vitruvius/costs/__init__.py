@@ -41,7 +41,7 @@ def cost(
     if isinstance(archs, np.ndarray):
         if space is None:
             refuse("encoded architectures need their space", archs.shape, "space=...")
-        vectors = archs if archs.ndim == 2 else archs[None]
+        vectors = np.atleast_2d(archs).astype(np.int64, copy=False)
         total = cost_of_arrays(space.arrays(vectors), img_size, num_classes, in_chans)
         return total if archs.ndim == 2 else Cost(int(total.params[0]), int(total.macs[0]))
     if isinstance(archs, Arch):

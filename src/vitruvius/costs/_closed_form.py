@@ -1,8 +1,8 @@
 """Parameters and multiply-accumulates (MACs) of every family, in closed form.
 
 A network's cost is a sum of parts: its entry (patches, tokens, positions), its blocks, what stands between two stages,
-and its exit (last norm and classifier). Every function below works on NumPy arrays of any shape that broadcast together,
-so that one formula serves one block, thousands of architectures, and the tables of the budget sampler.
+and its exit (last norm and classifier). Every function below works on NumPy arrays of any shapes that broadcast
+together, so that one formula serves one block, thousands of architectures, and the tables of the budget sampler.
 
 MACs count every matrix product and convolution and nothing else: they equal torch's FLOP counter divided by two.
 """
@@ -114,7 +114,16 @@ class FamilyCost:
         return _norm(dim) + (_linear(dim, num_classes, 1) if num_classes else Cost())
 
     def block(
-        self, grid: Grid, dim: Ints, mixer: Ints, heads: Ints, qk: Ints, v: Ints, mlp: Ints, window: Ints, reduction: Ints
+        self,
+        grid: Grid,
+        dim: Ints,
+        mixer: Ints,
+        heads: Ints,
+        qk: Ints,
+        v: Ints,
+        mlp: Ints,
+        window: Ints,
+        reduction: Ints,
     ) -> Cost:
         """One block; `mixer` is a code of `MIXERS`."""
         tokens = _area(grid) + self.class_token
@@ -122,7 +131,16 @@ class FamilyCost:
         return mixing + _linear(dim, mlp, tokens) + _linear(mlp, dim, tokens) + Cost(4 * dim)
 
     def _mixing(
-        self, grid: Grid, tokens: Ints, dim: Ints, mixer: Ints, heads: Ints, qk: Ints, v: Ints, window: Ints, reduction: Ints
+        self,
+        grid: Grid,
+        tokens: Ints,
+        dim: Ints,
+        mixer: Ints,
+        heads: Ints,
+        qk: Ints,
+        v: Ints,
+        window: Ints,
+        reduction: Ints,
     ) -> Cost:
         match self.family:
             case "swin":

@@ -101,7 +101,7 @@ class Backbone(nn.Module, ABC):
         output_fmt: str = "NCHW",
         intermediates_only: bool = False,
     ) -> Any:
-        """Feature maps of chosen taps (blocks of a ViT, stages of the others), and the last features unless told not to.
+        """Feature maps of chosen taps (blocks of a ViT, stages of the others), and the last features on top.
 
         With `norm`, the last norm is applied to those taps that have its width.
         """
@@ -181,7 +181,10 @@ class Backbone(nn.Module, ABC):
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         block = (r"^stages\.(\d+)" if coarse else r"^stages\.(\d+)\.blocks\.(\d+)", None)
         before = (r"^stages\.(\d+)\.(?:downsample|position)", (0,))
-        return {"stem": r"^(?:patch_embed|patch_norm|cls_token|pos_embed)", "blocks": [block, before, (r"^norm", (99999,))]}
+        return {
+            "stem": r"^(?:patch_embed|patch_norm|cls_token|pos_embed)",
+            "blocks": [block, before, (r"^norm", (99999,))],
+        }
 
     @torch.jit.ignore
     def set_grad_checkpointing(self, enable: bool = True) -> None:

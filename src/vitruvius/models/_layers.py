@@ -81,7 +81,9 @@ class GlobalAttention(Attention):
 class TransformerBlock(nn.Module):
     """Pre-norm attention and MLP, both residual."""
 
-    def __init__(self, dim: int, block: Block, attention: Attention, drops: Drops, drop_path: float, eps: float) -> None:
+    def __init__(
+        self, dim: int, block: Block, attention: Attention, drops: Drops, drop_path: float, eps: float
+    ) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(dim, eps=eps)
         self.attn = attention
@@ -105,7 +107,9 @@ class Downsample(nn.Module, ABC):
 class StageBlocks(nn.Module):
     """One stage: a downsampling (not the first stage) and its blocks."""
 
-    def __init__(self, blocks: list[TransformerBlock], downsample: Downsample | None, position: nn.Module | None) -> None:
+    def __init__(
+        self, blocks: list[TransformerBlock], downsample: Downsample | None, position: nn.Module | None
+    ) -> None:
         super().__init__()
         self.downsample = downsample
         self.blocks = nn.ModuleList(blocks)

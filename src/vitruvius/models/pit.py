@@ -7,8 +7,17 @@ from torch import Tensor, nn
 
 from vitruvius.arch import Arch, ImageSize, token_grids
 from vitruvius.models._base import Backbone
-from vitruvius.models._layers import Downsample, Drops, GlobalAttention, Grid, StageBlocks, embedding, make_blocks
-from vitruvius.models._layers import to_map, to_tokens
+from vitruvius.models._layers import (
+    Downsample,
+    Drops,
+    GlobalAttention,
+    Grid,
+    StageBlocks,
+    embedding,
+    make_blocks,
+    to_map,
+    to_tokens,
+)
 
 
 class Pooling(Downsample):

@@ -8,12 +8,21 @@ from torch import Tensor, nn
 
 from vitruvius.arch import Arch, ImageSize, Patch, token_grids
 from vitruvius.models._base import Backbone
-from vitruvius.models._layers import Downsample, Drops, GlobalAttention, Grid, StageBlocks, embedding, make_blocks
-from vitruvius.models._layers import to_map, to_tokens
+from vitruvius.models._layers import (
+    Downsample,
+    Drops,
+    GlobalAttention,
+    Grid,
+    StageBlocks,
+    embedding,
+    make_blocks,
+    to_map,
+    to_tokens,
+)
 
 
 class ConvStem(nn.Module):
-    """Three 3x3 convolutions at half the resolution, the last two residual, then the patch convolution (Section 2.4)."""
+    """Three 3x3 convolutions at half the resolution, the last two residual, then the patches (Section 2.4)."""
 
     def __init__(self, in_chans: int, dim: int, patch: Patch) -> None:
         super().__init__()

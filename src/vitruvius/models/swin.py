@@ -20,9 +20,7 @@ class WindowAttention(Attention):
         assert block.window is not None
         self.window = (min(block.window, grid[0]), min(block.window, grid[1]))
         shifts = block.mixer == "shifted"
-        self.shift = tuple(
-            block.window // 2 if shifts and side > block.window else 0 for side in grid
-        )
+        self.shift = tuple(block.window // 2 if shifts and side > block.window else 0 for side in grid)
         self.padded = tuple(-(-side // window) * window for side, window in zip(grid, self.window, strict=True))
         high, wide = self.window
         self.bias_table = nn.Parameter(torch.empty((2 * high - 1) * (2 * wide - 1), self.heads))

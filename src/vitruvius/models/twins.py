@@ -7,15 +7,24 @@ from torch import Tensor, nn
 
 from vitruvius.arch import Arch, Block, ImageSize
 from vitruvius.models._base import Backbone
-from vitruvius.models._layers import Attention, Downsample, Drops, GlobalAttention, Grid, StageBlocks, make_blocks
-from vitruvius.models._layers import to_map, to_tokens
+from vitruvius.models._layers import (
+    Attention,
+    Downsample,
+    Drops,
+    GlobalAttention,
+    Grid,
+    StageBlocks,
+    make_blocks,
+    to_map,
+    to_tokens,
+)
 
 _EPS = 1e-5
 """Of the norms outside the blocks, whatever the network's own epsilon (as published)."""
 
 
 class LocalAttention(Attention):
-    """Attention inside windows; a grid that they do not tile is padded with zeros, which are attended to (as in Twins)."""
+    """Attention inside windows; a grid they do not tile is padded with zeros, which are attended to (as in Twins)."""
 
     def __init__(self, dim: int, block: Block, scale: float, drops: Drops) -> None:
         super().__init__(dim, block, scale, drops)

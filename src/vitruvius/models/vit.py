@@ -8,8 +8,16 @@ from torch import Tensor, nn
 
 from vitruvius.arch import RELATIVE_CLAMP, Arch, Block, ImageSize, token_grids
 from vitruvius.models._base import Backbone
-from vitruvius.models._layers import Attention, Drops, GlobalAttention, Grid, StageBlocks, embedding, make_blocks
-from vitruvius.models._layers import to_tokens
+from vitruvius.models._layers import (
+    Attention,
+    Drops,
+    GlobalAttention,
+    Grid,
+    StageBlocks,
+    embedding,
+    make_blocks,
+    to_tokens,
+)
 
 
 class RelativeTables(nn.Module):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from vitruvius.spaces import autoformer, pit, s3, vit_resnas, vitas_deit, vitas_twins
 from vitruvius.spaces._declaration import StageSpace, tenths
+from vitruvius.spaces._encode import Path
 from vitruvius.spaces._registry import SPACES, load
-from vitruvius.spaces._space import Path, Space
+from vitruvius.spaces._space import Space
 
 __all__ = [
     "SPACES",

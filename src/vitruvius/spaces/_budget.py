@@ -3,9 +3,9 @@
 In these spaces the cost is a sum over the network's parts, and given the widths of the stages the blocks are drawn
 independently. So the distribution of the cost can be computed on a grid of bins by dynamic programming, stage by stage
 and block by block, and a network be drawn backwards from it: first the binned total inside the window, then block by
-block what led to it. Rounding moves a part by half a bin at most, so the binned window is widened by that much for every
-part, and a drawn network is kept if its exact cost is inside. What is kept has exactly the distribution of `sample`
-conditioned on the budget: the method is unbiased, and of the networks drawn more than half are kept.
+block what led to it. Rounding moves a part by half a bin at most, so the binned window is widened by that much for
+every part, and a drawn network is kept if its exact cost is inside. What is kept has exactly the distribution of
+`sample` conditioned on the budget: the method is unbiased, and at windows of 1 % more than half of the draws are kept.
 
 With two metrics in the budget the narrower one is sampled so, and the other checked.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,11 +98,7 @@ class BudgetSampler:
         self._costs = [self._block_costs(s) for s in range(len(space.stages))]
         least, most = self._extremes()
         if self._high < least or self._low > most:
-            refuse(
-                f"no network of space {space.name!r} has {self._metric} of {short(self._low)}..{short(self._high)}",
-                str(budget),
-                f"{short(least)}..{short(most)}",
-            )
+            self._refuse_empty(f"{short(least)}..{short(most)}")
         self._high, self._low = min(self._high, most), max(self._low, least)
         layers = sum(stage.layers for stage in space.stages)
         rows = max(len(self._configs) * len(states) for states in self._states)
@@ -116,6 +112,10 @@ class BudgetSampler:
         for s in range(len(space.stages)):
             self._tables.append(self._stage_table(s))
         self._prepare_ends()
+
+    def _refuse_empty(self, possible: str) -> NoReturn:
+        window = f"{short(self._low)}..{short(self._high)}"
+        refuse(f"no network of space {self.space.name!r} has {self._metric} of {window}", str(self.budget), possible)
 
     # -- the parts of the cost -------------------------------------------------------------------------------------
 
@@ -144,13 +144,13 @@ class BudgetSampler:
         for index, state in enumerate(self._states[s]):
             for column, value in state.items():
                 rows[:, index, column] = value
-        rows = rows.reshape(-1, rows.shape[-1])
+        flat = rows.reshape(-1, rows.shape[-1])
         layout = self.space.layout
         if (depth := layout.column("depth", s)) is not None:
-            rows[:, depth] = layout.counts[depth] - 1
+            flat[:, depth] = layout.counts[depth] - 1
         for layer in self.space.stages[s].skippable or ():
-            rows[:, layout.column("on", s, layer)] = 1
-        return rows
+            flat[:, layout.column("on", s, layer)] = 1
+        return flat
 
     def _grid(self, s: int) -> tuple[IntArray, IntArray]:
         """(rows,): the sides of a stage's token grid."""
@@ -291,11 +291,7 @@ class BudgetSampler:
         inside = np.where((total >= low) & (total <= self._bins + self._slack + self._loose), last, 0.0)
         self._ends = np.cumsum(inside.ravel())
         if not self._ends[-1] > 0:
-            refuse(
-                f"no network of space {self.space.name!r} has {self._metric} of {short(self._low)}..{short(self._high)}",
-                str(self.budget),
-                self._nearest(last, total),
-            )
+            self._refuse_empty(self._nearest(last, total))
 
     def _nearest(self, last: Floats, total: IntArray) -> str:
         reached = np.unique(total[last > 0]) * self._width
@@ -311,9 +307,7 @@ class BudgetSampler:
         size = max(64, min(2 * n, 4096))
         while found < n:
             drawn = self._draw(rng, size)
-            cost = cost_of_arrays(
-                self.space.arrays(drawn), self._counting.img_size, self._counting.num_classes, self._counting.in_chans
-            )
+            cost = self._cost(drawn)
             inside = drawn[self.budget.satisfied(cost)]
             barren = 0 if len(inside) else barren + 1
             if barren == _MAX_BARREN:
@@ -321,6 +315,15 @@ class BudgetSampler:
             kept.append(inside[: n - found])
             found += len(kept[-1])
         return np.concatenate(kept) if kept else self.space.sample_vectors(rng, 0)
+
+    def acceptance(self, rng: np.random.Generator, n: int = 4096) -> float:
+        """The share of drawn networks whose exact cost is in the budget; `vectors` returns only those."""
+        return float(self.budget.satisfied(self._cost(self._draw(rng, n))).mean())
+
+    def _cost(self, vectors: IntArray) -> Cost:
+        counting = self._counting
+        arrays = self.space.arrays(vectors)
+        return cost_of_arrays(arrays, counting.img_size, counting.num_classes, counting.in_chans)
 
     def _give_up(self, cost: Cost) -> None:
         seen = [
@@ -402,7 +405,7 @@ def _member(rng: np.random.Generator, groups: tuple[IntArray, ...], picked: IntA
     """(n,): a member, evenly, of each picked group."""
     sizes = np.array([len(group) for group in groups])
     place = (rng.random(len(picked)) * sizes[picked]).astype(np.int64)
-    return np.concatenate(groups)[(np.cumsum(sizes) - sizes)[picked] + place]
+    return np.asarray(np.concatenate(groups)[(np.cumsum(sizes) - sizes)[picked] + place])
 
 
 def _set(vectors: IntArray, choices: list[dict[int, int]], picked: IntArray) -> None:

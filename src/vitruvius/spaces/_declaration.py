@@ -11,8 +11,20 @@ from dataclasses import dataclass, field, fields
 from itertools import product
 from typing import Any, Literal, TypeAlias, get_args
 
-from vitruvius.arch import FAMILIES, AttnScale, ImageSize, Patch, Pool, Positions
-from vitruvius.arch import image_shape, refuse, require_choice, require_keys, require_list, require_positive
+from vitruvius.arch import (
+    FAMILIES,
+    AttnScale,
+    ImageSize,
+    Patch,
+    Pool,
+    Positions,
+    image_shape,
+    refuse,
+    require_choice,
+    require_keys,
+    require_list,
+    require_positive,
+)
 
 Identity: TypeAlias = Literal["shifted", "anywhere"]
 Choices: TypeAlias = tuple[Any, ...]
@@ -92,7 +104,7 @@ class StageSpace:
         def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
-        put("dim", as_choices("stage dim", self.dim) if self.dim or self.dim == 0 else ())
+        put("dim", () if self.dim == () else as_choices("stage dim", self.dim))
         for dim in self.dim:
             require_positive("stage dim", dim)
         put("depth", as_choices("stage depth", self.depth))
@@ -194,8 +206,12 @@ class Declaration:
             refuse(f"{where}: a dim that follows from heads needs a block", stage.depth, "depths of 1 or more")
         if stage.identity == "anywhere" and any("+" in mixer for mixer in stated.get("mixer", ())):
             refuse(f"{where}: mixers that alternate need identity 'shifted'", stated["mixer"], "identity='shifted'")
-        if self._may_be_empty(stage) and any(len(choices) > 1 for choices in (*stage.stage.values(), *self._net_of_blocks())):
-            refuse(f"{where}: what is chosen once for a stage's blocks needs a stage with blocks", stage.depth, "depth 1+")
+        if self._may_be_empty(stage) and any(
+            len(choices) > 1 for choices in (*stage.stage.values(), *self._net_of_blocks())
+        ):
+            refuse(
+                f"{where}: what is chosen once for a stage's blocks needs a stage with blocks", stage.depth, "depth 1+"
+            )
         self._check_combinations(where, stated)
 
     def _net_of_blocks(self) -> list[Choices]:
@@ -228,7 +244,11 @@ class Declaration:
         mixers = {part for name in stated.get("mixer", ("global",)) for part in name.split("+")}
         for name, having in (("window", {"window", "shifted", "local"}), ("reduction", {"subsampled"})):
             if len(stated.get(name, ())) > 1 and not mixers <= having:
-                refuse(f"{where}: {name} can vary only where every mixer has one", sorted(mixers), ", ".join(sorted(having)))
+                refuse(
+                    f"{where}: {name} can vary only where every mixer has one",
+                    sorted(mixers),
+                    ", ".join(sorted(having)),
+                )
         for mixer in (part for name in stated.get("mixer", ("global",)) for part in name.split("+")):
             require_choice(f"mixer of family {self.family!r} ({where})", mixer, FAMILIES[self.family].mixers)
             if mixer in ("window", "shifted", "local") and "window" not in stated:

@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import product
+from itertools import pairwise
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vitruvius.arch import FAMILIES, Arch, Block, Stage, grids_of, refuse, require_choice, token_grids, width_follows
+from vitruvius.arch import FAMILIES, Arch, Block, Stage, grids_of, refuse, require_choice, token_grids
 from vitruvius.arrays import MIXERS, ArchArrays, IntArray, StageArrays
-from vitruvius.spaces._declaration import Choices, Declaration, StageSpace, changed, dimension_names, mlp_width
+from vitruvius.spaces._count import count
+from vitruvius.spaces._declaration import Choices, Declaration, changed, dimension_names, mlp_width
+from vitruvius.spaces._encode import Path, encode
 from vitruvius.spaces._layout import NET, Layout
 from vitruvius.spaces._yaml import declaration_from_dict, declaration_to_dict, read_yaml, write_yaml
 
 if TYPE_CHECKING:
     from vitruvius.costs import Budget
     from vitruvius.spaces._budget import BudgetSampler
-
-Path: TypeAlias = tuple[tuple[int, ...], ...]
-"""For every stage, the layers of the superformer that the network's blocks use."""
 
 _TRIES = 100
 
@@ -177,71 +176,7 @@ class Space(Declaration):
 
     def encode(self, arch: Arch, path: Path | None = None) -> IntArray:
         """The vector of an architecture: of `path` where given, else of the first layers that can hold its blocks."""
-        same = ("family", "class_token", "pool", "positions", "norm_eps")
-        for name in same:
-            if getattr(arch, name) != getattr(self, name):
-                refuse(f"{name} differs from that of space {self.name!r}", getattr(arch, name), getattr(self, name))
-        if len(arch.stages) != len(self.stages):
-            refuse(f"space {self.name!r} has {len(self.stages)} stages", len(arch.stages), len(self.stages))
-        path = path or tuple(self._first_path(s, len(stage.blocks)) for s, stage in enumerate(arch.stages))
-        vector = np.zeros(len(self.layout.genes), dtype=np.int64)
-        patches = self.patches()
-        require_choice(f"patch of space {self.name!r}", arch.patch, patches)
-        options: dict[int, set[int]] = {}
-
-        def restrict(column: int | None, what: str, choices: Choices, fits: list[bool], value: object) -> None:
-            kept = {i for i, fit in enumerate(fits) if fit}
-            if column is not None and kept:
-                kept = options[column] = options.get(column, kept) & kept
-            if not kept:
-                refuse(f"{what} is outside space {self.name!r}", value, ", ".join(map(str, choices)))
-
-        restrict(self.layout.column("patch"), "patch", self.patch, [p == arch.patch for p in patches], arch.patch.size)
-        for s, stage in enumerate(arch.stages):
-            space, where = self.stages[s], f"stage{s + 1}"
-            self._check_path(s, path[s], len(stage.blocks))
-            if space.identity == "shifted":
-                fits = [depth == len(stage.blocks) for depth in space.depth]
-                restrict(self.layout.column("depth", s), f"{where}.depth", space.depth, fits, len(stage.blocks))
-            for name, choices in self.stated(space).items():
-                if name in space.block:
-                    columns = [self.layout.column(name, s, layer) for layer in path[s]]
-                else:
-                    level = s if name in space.stage or (name == "dim" and space.dim) else NET
-                    columns = [self.layout.column(name, level)] * (1 if name == "dim" else len(stage.blocks))
-                for place, column in enumerate(columns):
-                    block = stage.blocks[place] if name != "dim" else None
-                    fits = [_fits(name, choice, stage.dim, block, place) for choice in choices]
-                    value = stage.dim if block is None else _observed(name, stage.dim, block)
-                    what = f"{where}.dim" if block is None else f"{where}.block{place + 1}.{name}"
-                    restrict(column, what, choices, fits, value)
-            for layer in path[s]:
-                if (on := self.layout.column("on", s, layer)) is not None:
-                    vector[on] = 1
-        for column, kept in options.items():
-            vector[column] = min(kept)
-        if self.decode(vector) != arch:
-            refuse(f"the architecture is outside space {self.name!r}", arch.id, f"what {self.name!r} decodes to")
-        return vector
-
-    def _first_path(self, s: int, blocks: int) -> tuple[int, ...]:
-        """The path that keeps the layers that must stay, and of the others the first."""
-        stage = self.stages[s]
-        if stage.identity == "shifted":
-            return tuple(range(blocks))
-        skippable = stage.skippable or ()
-        kept = [layer for layer in range(stage.layers) if layer not in skippable]
-        return tuple(sorted(kept + list(skippable[: max(0, blocks - len(kept))])))
-
-    def _check_path(self, s: int, path: Sequence[int], blocks: int) -> None:
-        stage = self.stages[s]
-        layers = set(path)
-        must = set(range(stage.layers)) - set(stage.skippable or ()) if stage.identity == "anywhere" else set()
-        if len(path) != blocks or list(path) != sorted(layers) or not must <= layers <= set(range(stage.layers)):
-            low = len(must) if stage.identity == "anywhere" else stage.depth[0]
-            refuse(f"stage{s + 1} cannot place {blocks} blocks on layers", tuple(path), f"{low}..{stage.layers} blocks")
-        if stage.identity == "shifted" and tuple(path) != tuple(range(blocks)):
-            refuse(f"stage{s + 1} shifts identities to the end", tuple(path), tuple(range(blocks)))
+        return encode(self, arch, path)
 
     def contains(self, arch: Arch) -> bool:
         try:
@@ -305,9 +240,9 @@ class Space(Declaration):
         if FAMILIES[self.family].widths == "any":
             return np.ones(len(vectors), dtype=bool)
         dims = [stage.dim for stage in self.arrays(vectors).stages]
-        rule = np.greater_equal if FAMILIES[self.family].widths == "growing" else lambda after, before: after % before == 0
-        checks = [rule(after, before) for before, after in zip(dims, dims[1:], strict=False)]
-        return np.logical_and.reduce([np.ones(len(vectors), dtype=bool), *checks])
+        growing = FAMILIES[self.family].widths == "growing"
+        checks = [after >= before if growing else after % before == 0 for before, after in pairwise(dims)]
+        return np.asarray(np.logical_and.reduce([np.ones(len(vectors), dtype=bool), *checks]))
 
     def mutate(self, arch: Arch, rng: np.random.Generator, p: float) -> Arch:
         """Every choice drawn anew with probability p. Blocks that the parent lacks are drawn at random."""
@@ -383,37 +318,12 @@ class Space(Declaration):
     @cached_property
     def size(self) -> int:
         """How many vectors there are: networks, counted once for every path that leads to them."""
-        return self._count(distinct=False)
+        return count(self, distinct=False)
 
     @cached_property
     def networks(self) -> int:
         """How many different networks there are."""
-        return self._count(distinct=True)
-
-    def _count(self, distinct: bool) -> int:
-        total = 0
-        for net in product(*(range(len(choices)) for choices in self.net.values())):
-            chosen = dict(zip(self.net, net, strict=True))
-            reached: dict[int, int] = {}
-            for s, stage in enumerate(self.stages):
-                now: dict[int, int] = {}
-                for dim, states in self._stage_widths(s, chosen).items():
-                    follows = [ways for before, ways in reached.items() if width_follows(self.family, before, dim)]
-                    now[dim] = states * _depths(stage, distinct) * (sum(follows) if s else 1)
-                reached = now
-            total += sum(reached.values())
-        return total * len(self.patch)
-
-    def _stage_widths(self, s: int, net: Mapping[str, int]) -> dict[int, int]:
-        """For every width of a stage, how many choices of its own dimensions give it."""
-        stage = self.stages[s]
-        own = {**({"dim": stage.dim} if stage.dim else {}), **stage.stage}
-        widths: dict[int, int] = {}
-        for picks in product(*own.values()):
-            value = {name: self.net[name][i] for name, i in net.items()} | dict(zip(own, picks, strict=True))
-            dim = value["dim"] if "dim" in value else value["heads"] * value["head_dim"]
-            widths[dim] = widths.get(dim, 0) + 1
-        return widths
+        return count(self, distinct=True)
 
     @cached_property
     def largest(self) -> Arch:
@@ -458,7 +368,10 @@ class Space(Declaration):
         """The space with other choices in one dimension."""
         require_choice(f"dimension of space {self.name!r}", dimension, self.dimensions)
         if "." not in dimension:
-            return replace(self, patch=choices) if dimension == "patch" else replace(self, net={**self.net, dimension: choices})
+            own = (
+                {"patch": tuple(choices)} if dimension == "patch" else {"net": {**self.net, dimension: tuple(choices)}}
+            )
+            return replace(self, **own)
         where, name = dimension.split(".")
         stages = list(self.stages)
         stages[int(where[5:]) - 1] = changed(stages[int(where[5:]) - 1], name, tuple(choices))
@@ -471,43 +384,3 @@ class Space(Declaration):
         if not moved:
             refuse(f"no choice of {dimension} is left after a move", step, f"above {-self.dimensions[dimension][-1]}")
         return self.with_choices(dimension, moved)
-
-
-def _depths(stage: StageSpace, distinct: bool) -> int:
-    """In how many ways a stage can be filled with blocks."""
-    kinds = 1
-    for choices in stage.block.values():
-        kinds *= len(choices)
-    if stage.identity == "shifted":
-        return sum(kinds**depth for depth in stage.depth)
-    skippable = len(stage.skippable or ())
-    kept = stage.layers - skippable
-    if distinct:
-        return int(sum(kinds**blocks for blocks in range(kept, stage.layers + 1)))
-    return int(kinds**kept * (kinds + 1) ** skippable)
-
-
-def _observed(name: str, dim: int, block: Block) -> Any:
-    match name:
-        case "head_dim":
-            return block.qk // block.heads
-        case "qkv":
-            return block.qk if block.qk == block.v else (block.qk, block.v)
-        case "mlp_ratio":
-            return block.mlp / dim
-    return getattr(block, name)
-
-
-def _fits(name: str, choice: Any, dim: int, block: Block | None, place: int) -> bool:
-    """Whether a choice of a parameter agrees with what the architecture has."""
-    if block is None:
-        return bool(choice == dim)
-    match name:
-        case "mixer":
-            parts = choice.split("+")
-            return bool(parts[place % len(parts)] == block.mixer)
-        case "mlp_ratio":
-            return bool(mlp_width(dim, choice) == block.mlp)
-        case "window" | "reduction":  # they speak only of the mixers that have one
-            return getattr(block, name) in (None, choice)
-    return bool(_observed(name, dim, block) == choice)

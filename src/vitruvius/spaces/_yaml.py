@@ -1,17 +1,17 @@
 """Spaces as plain data and as YAML, the form in which users write their own.
 
-    name: mine
-    family: vit
-    patch: 16
-    class_token: true
-    pool: token
-    positions: absolute
-    net: {}                           # chosen once for the network
-    stages:
-      - dim: [192, 240]
-        depth: [10, 11, 12]           # or: depth: 12, identity: anywhere
-        stage: {}                     # chosen once for the stage
-        block: {heads: [3, 4], head_dim: 64, mlp_ratio: [3, 4]}
+name: mine
+family: vit
+patch: 16
+class_token: true
+pool: token
+positions: absolute
+net: {}                           # chosen once for the network
+stages:
+  - dim: [192, 240]
+    depth: [10, 11, 12]           # or: depth: 12, identity: anywhere
+    stage: {}                     # chosen once for the stage
+    block: {heads: [3, 4], head_dim: 64, mlp_ratio: [3, 4]}
 """
 
 from __future__ import annotations

@@ -11,7 +11,9 @@ from vitruvius.spaces._registry import SPACES, nano_stages, publish
 from vitruvius.spaces._space import Space
 
 
-def _stage(dim: Choices, depth: Choices, qkv: Choices, mlp_ratio: Choices, window: Choices, head_dim: int = 32) -> StageSpace:
+def _stage(
+    dim: Choices, depth: Choices, qkv: Choices, mlp_ratio: Choices, window: Choices, head_dim: int = 32
+) -> StageSpace:
     return StageSpace(
         dim=dim,
         depth=depth,
@@ -40,7 +42,7 @@ publish(_s3("s3", "S3, Section 4.1: the initial space", (_stage(_ABC, (2, 3, 4),
 
 
 def _around(size: str, depths: tuple[int, ...]) -> Space:
-    """The paper does not print its final spaces: this one is a step of Section 4.1 to each side of the network found."""
+    """The paper prints no final space: this one is a step of Section 4.1 to each side of the network found."""
     dims = (96, 192, 384, 768)
     stages = tuple(
         _stage(

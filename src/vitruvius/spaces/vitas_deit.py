@@ -68,12 +68,16 @@ publish(
 )
 publish(
     _vitas_deit(
-        "vitas-deit-tiny", "ViTAS v2, Figure 7a", StageSpace(dim=tenths(384), depth=tuple(range(15)), block=_block(1440))
+        "vitas-deit-tiny",
+        "ViTAS v2, Figure 7a",
+        StageSpace(dim=tenths(384), depth=tuple(range(15)), block=_block(1440)),
     )
 )
 publish(
     _vitas_deit(
-        "vitas-deit-small", "ViTAS v2, Figure 7b", StageSpace(dim=tenths(768), depth=tuple(range(15)), block=_block(2880))
+        "vitas-deit-small",
+        "ViTAS v2, Figure 7b",
+        StageSpace(dim=tenths(768), depth=tuple(range(15)), block=_block(2880)),
     )
 )
 

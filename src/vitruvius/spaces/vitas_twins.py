@@ -15,7 +15,11 @@ _REDUCTIONS = (8, 4, 2, 1)
 
 
 def _mixing(window: int, reduction: int) -> dict[str, Choices]:
-    whole = {"mixer": ("local", "subsampled"), "reduction": (reduction,)} if reduction > 1 else {"mixer": ("local", "global")}
+    whole = (
+        {"mixer": ("local", "subsampled"), "reduction": (reduction,)}
+        if reduction > 1
+        else {"mixer": ("local", "global")}
+    )
     return {**whole, "window": (window,)}
 
 
@@ -34,7 +38,12 @@ def _twins(name: str, source: str, stages: tuple[StageSpace, ...], patch: int = 
 
 
 def _vitas_twins(
-    size: str, figure: str, dims: tuple[int, ...], attention: tuple[int, ...], mlps: tuple[int, ...], layers: tuple[int, ...]
+    size: str,
+    figure: str,
+    dims: tuple[int, ...],
+    attention: tuple[int, ...],
+    mlps: tuple[int, ...],
+    layers: tuple[int, ...],
 ) -> Space:
     rows = zip(dims, attention, mlps, layers, _REDUCTIONS, strict=True)
     stages = tuple(
@@ -61,7 +70,9 @@ publish(
     _vitas_twins("base", "6c", (192, 384, 768, 1536), (480, 960, 1920, 3840), (768, 1536, 3072, 6144), (4, 4, 20, 4))
 )
 publish(
-    _vitas_twins("large", "6d", (256, 512, 1024, 2048), (960, 1920, 3840, 7680), (1024, 2048, 4096, 8192), (4, 4, 20, 4))
+    _vitas_twins(
+        "large", "6d", (256, 512, 1024, 2048), (960, 1920, 3840, 7680), (1024, 2048, 4096, 8192), (4, 4, 20, 4)
+    )
 )
 
 
