@@ -5,6 +5,7 @@ Records, spaces, costs and the zoo need no torch; what does is imported when it 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from vitruvius import costs, spaces, zoo
@@ -14,15 +15,17 @@ from vitruvius.spaces import Space
 
 if TYPE_CHECKING:
     from vitruvius.models import build as build
+    from vitruvius.superformer import Superformer as Superformer
 
-__all__ = ["Arch", "Block", "Budget", "Patch", "Space", "Stage", "build", "costs", "spaces", "zoo"]
+__all__ = ["Arch", "Block", "Budget", "Patch", "Space", "Stage", "Superformer", "build", "costs", "spaces", "zoo"]
 
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
-    if name == "build":
-        from vitruvius.models import build
+_WITH_TORCH = {"build": "vitruvius.models", "Superformer": "vitruvius.superformer"}
 
-        return build
-    raise AttributeError(f"module 'vitruvius' has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    if name not in _WITH_TORCH:
+        raise AttributeError(f"module 'vitruvius' has no attribute {name!r}")
+    return getattr(import_module(_WITH_TORCH[name]), name)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
 from vitruvius.arch import Arch, ImageSize, image_shape, refuse, token_grids
-from vitruvius.models._layers import Drops, Grid, StageBlocks, init_weights, to_map
+from vitruvius.models._layers import Axes, Drops, Grid, StageBlocks, init_weights, pair, to_map
 
 
 class Backbone(nn.Module, ABC):
@@ -20,7 +20,21 @@ class Backbone(nn.Module, ABC):
     `forward_intermediates` taps it.
     """
 
-    taps: Literal["block", "stage"] = "stage"
+    taps: ClassVar[Literal["block", "stage"]] = "stage"
+    axes: ClassVar[Axes] = {
+        **pair("patch_embed", "first", None, None, None),
+        **pair("patch_norm", "first"),
+        "cls_token": (None, None, "first"),
+        "pos_embed": (None, None, "first"),
+        **pair("norm", "last"),
+        **pair("head", None, "last"),
+    }
+    follows: ClassVar[dict[str, str]] = {
+        "patch_embed.weight": "patch",
+        "patch_embed.bias": "patch",
+        "pos_embed": "patch",
+        "cls_token": "patch if private",
+    }
 
     def __init__(
         self, arch: Arch, stages: list[StageBlocks], num_classes: int, img_size: ImageSize, in_chans: int, drops: Drops

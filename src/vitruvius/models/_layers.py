@@ -1,6 +1,12 @@
 """What the families share: attention, blocks, stages.
 
 Tokens travel as x_BNC with their grid (height, width) beside them; a class token, where there is one, stands first.
+
+Every module declares in `axes`, once and beside its parameters, which channel axis each of their dimensions is (None:
+the dimension never varies with a width), and in `follows` which parameters belong to a choice that is no width. Sharing
+rules, extraction and masks read nothing else. Axes by name: "dim" and "before", the widths of the stage and of the one
+before it; "qk", "v", "mlp", "heads", "qk_head", "v_head", of the block; "first" and "last", the widths of those stages;
+"4 before", four times the one before, side by side; "offset", a table over the offsets inside a window.
 Index tables and masks are buffers made from NumPy, so that they are real even where parameters are made on the meta
 device (the superformer's skeletons).
 """
@@ -11,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +28,12 @@ from torch.utils.checkpoint import checkpoint
 from vitruvius.arch import Arch, Block, Stage
 
 Grid = tuple[int, int]
+Axes = dict[str, tuple[str | None, ...]]
+
+
+def pair(name: str, *axes: str | None) -> Axes:
+    """The axes of a layer's weight, and of its bias, which has the first of them."""
+    return {f"{name}.weight": axes, f"{name}.bias": axes[:1]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +55,14 @@ class Drops:
 
 class Attention(nn.Module, ABC):
     """Queries, keys and values of their own widths; the families differ in who attends to whom."""
+
+    axes: ClassVar[Axes] = {
+        **pair("q", "qk", "dim"),
+        **pair("k", "qk", "dim"),
+        **pair("v", "v", "dim"),
+        **pair("proj", "dim", "v"),
+    }
+    follows: ClassVar[dict[str, str]] = {}
 
     def __init__(self, dim: int, block: Block, scale: float, drops: Drops) -> None:
         super().__init__()
@@ -81,6 +102,14 @@ class GlobalAttention(Attention):
 class TransformerBlock(nn.Module):
     """Pre-norm attention and MLP, both residual."""
 
+    axes: ClassVar[Axes] = {
+        **pair("norm1", "dim"),
+        **pair("norm2", "dim"),
+        **pair("mlp.fc1", "mlp", "dim"),
+        **pair("mlp.fc2", "dim", "mlp"),
+    }
+    follows: ClassVar[dict[str, str]] = {}
+
     def __init__(
         self, dim: int, block: Block, attention: Attention, drops: Drops, drop_path: float, eps: float
     ) -> None:
@@ -100,12 +129,18 @@ class TransformerBlock(nn.Module):
 class Downsample(nn.Module, ABC):
     """What stands before a stage's blocks and halves its token grid."""
 
+    axes: ClassVar[Axes]
+    follows: ClassVar[dict[str, str]] = {}
+
     @abstractmethod
     def forward(self, x_BNC: Tensor, grid: Grid) -> tuple[Tensor, Grid]: ...
 
 
 class StageBlocks(nn.Module):
     """One stage: a downsampling (not the first stage) and its blocks."""
+
+    axes: ClassVar[Axes] = pair("position", "dim", None, None, None)
+    follows: ClassVar[dict[str, str]] = {}
 
     def __init__(
         self, blocks: list[TransformerBlock], downsample: Downsample | None, position: nn.Module | None

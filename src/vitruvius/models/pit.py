@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
 from vitruvius.arch import Arch, ImageSize, token_grids
 from vitruvius.models._base import Backbone
 from vitruvius.models._layers import (
+    Axes,
     Downsample,
     Drops,
     GlobalAttention,
@@ -15,6 +18,7 @@ from vitruvius.models._layers import (
     StageBlocks,
     embedding,
     make_blocks,
+    pair,
     to_map,
     to_tokens,
 )
@@ -23,6 +27,8 @@ from vitruvius.models._layers import (
 class Pooling(Downsample):
     """A depthwise strided convolution of the patches (each input channel makes `after / before` new ones), and a linear
     layer for the class token."""
+
+    axes: ClassVar[Axes] = {**pair("conv", "dim", None, None, None), **pair("token", "dim", "before")}
 
     def __init__(self, before: int, after: int) -> None:
         super().__init__()

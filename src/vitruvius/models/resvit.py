@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,6 +11,7 @@ from torch import Tensor, nn
 from vitruvius.arch import Arch, ImageSize, Patch, token_grids
 from vitruvius.models._base import Backbone
 from vitruvius.models._layers import (
+    Axes,
     Downsample,
     Drops,
     GlobalAttention,
@@ -16,6 +19,7 @@ from vitruvius.models._layers import (
     StageBlocks,
     embedding,
     make_blocks,
+    pair,
     to_map,
     to_tokens,
 )
@@ -49,6 +53,14 @@ class SpatialReduction(Downsample):
     the released code; the figure draws two.
     """
 
+    axes: ClassVar[Axes] = {
+        **pair("norm", "before"),
+        **pair("conv", "dim", "before", None, None),
+        **pair("token", "dim", "before"),
+        "pos_embed": (None, None, "dim"),
+    }
+    follows: ClassVar[dict[str, str]] = {"pos_embed": "patch"}
+
     def __init__(self, before: int, after: int, grid: Grid, eps: float) -> None:
         super().__init__()
         self.padding = after - before
@@ -68,6 +80,13 @@ class SpatialReduction(Downsample):
 
 
 class ResViT(Backbone):
+    axes: ClassVar[Axes] = {**Backbone.axes, **pair("patch_embed.proj", "first", None, None, None)}
+    follows: ClassVar[dict[str, str]] = {
+        **Backbone.follows,
+        "patch_embed.proj.weight": "patch",
+        "patch_embed.proj.bias": "patch",
+    }
+
     def __init__(self, arch: Arch, num_classes: int, img_size: ImageSize, in_chans: int, drops: Drops) -> None:
         grids = token_grids(arch, img_size)
         stages = []

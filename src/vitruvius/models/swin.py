@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -9,11 +11,24 @@ from torch import Tensor, nn
 
 from vitruvius.arch import Arch, Block, ImageSize, token_grids
 from vitruvius.models._base import Backbone
-from vitruvius.models._layers import Attention, Downsample, Drops, Grid, StageBlocks, embedding, make_blocks, to_tokens
+from vitruvius.models._layers import (
+    Attention,
+    Axes,
+    Downsample,
+    Drops,
+    Grid,
+    StageBlocks,
+    embedding,
+    make_blocks,
+    pair,
+    to_tokens,
+)
 
 
 class WindowAttention(Attention):
     """Attention inside windows. A window larger than the grid shrinks to it, and then nothing shifts."""
+
+    axes: ClassVar[Axes] = {**Attention.axes, "bias_table": ("offset", "heads")}
 
     def __init__(self, dim: int, block: Block, scale: float, drops: Drops, grid: Grid) -> None:
         super().__init__(dim, block, scale, drops)
@@ -25,7 +40,7 @@ class WindowAttention(Attention):
         high, wide = self.window
         self.bias_table = nn.Parameter(torch.empty((2 * high - 1) * (2 * wide - 1), self.heads))
         embedding(self.bias_table)
-        self.register_buffer("pair", torch.from_numpy(_pairs(self.window)), persistent=False)
+        self.register_buffer("offsets", torch.from_numpy(_pairs(self.window)), persistent=False)
         mask = torch.from_numpy(_shift_mask(self.padded, self.window, self.shift)) if any(self.shift) else None
         self.register_buffer("mask", mask, persistent=False)
 
@@ -50,7 +65,7 @@ class WindowAttention(Attention):
 
     def _bias(self, windows: int, dtype: torch.dtype) -> Tensor:
         """(1, windows * heads, N, N): the relative position bias, and the mask of what a shift brought together."""
-        bias = self.bias_table[self.pair].permute(2, 0, 1).unsqueeze(0)
+        bias = self.bias_table[self.offsets].permute(2, 0, 1).unsqueeze(0)
         if self.mask is None:
             return bias.expand(windows, -1, -1, -1).flatten(0, 1).unsqueeze(0).to(dtype)
         return (bias + self.mask.to(bias.dtype).unsqueeze(1)).flatten(0, 1).unsqueeze(0).to(dtype)
@@ -77,6 +92,8 @@ def _shift_mask(padded: Grid, window: Grid, shift: Grid) -> np.ndarray:
 
 class PatchMerging(Downsample):
     """Four neighbouring tokens become one."""
+
+    axes: ClassVar[Axes] = {**pair("norm", "4 before"), "reduction.weight": ("dim", "4 before")}
 
     def __init__(self, before: int, after: int, eps: float) -> None:
         super().__init__()

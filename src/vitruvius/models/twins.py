@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -9,12 +11,14 @@ from vitruvius.arch import Arch, Block, ImageSize
 from vitruvius.models._base import Backbone
 from vitruvius.models._layers import (
     Attention,
+    Axes,
     Downsample,
     Drops,
     GlobalAttention,
     Grid,
     StageBlocks,
     make_blocks,
+    pair,
     to_map,
     to_tokens,
 )
@@ -46,6 +50,15 @@ class LocalAttention(Attention):
 class SubsampledAttention(Attention):
     """Every token attends to a coarser map of all tokens, made by a strided convolution."""
 
+    axes: ClassVar[Axes] = {
+        **Attention.axes,
+        **pair("reduce", "dim", "dim", None, None),
+        **pair("reduce_norm", "dim"),
+    }
+    follows: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("reduce.weight", "reduce.bias", "reduce_norm.weight", "reduce_norm.bias"), "reduction"
+    )
+
     def __init__(self, dim: int, block: Block, scale: float, drops: Drops) -> None:
         super().__init__(dim, block, scale, drops)
         assert block.reduction is not None
@@ -70,6 +83,8 @@ class PositionConv(nn.Conv2d):
 
 class PatchReduction(Downsample):
     """Patches of 2x2 tokens embedded anew."""
+
+    axes: ClassVar[Axes] = {**pair("proj", "dim", "before", None, None), **pair("norm", "dim")}
 
     def __init__(self, before: int, after: int) -> None:
         super().__init__()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -10,6 +12,7 @@ from vitruvius.arch import RELATIVE_CLAMP, Arch, Block, ImageSize, token_grids
 from vitruvius.models._base import Backbone
 from vitruvius.models._layers import (
     Attention,
+    Axes,
     Drops,
     GlobalAttention,
     Grid,
@@ -57,6 +60,14 @@ class RelativeAttention(Attention):
     vectors as the grid has rows and columns, and the values' part needs only the attention summed over rows and over
     columns: no tensor of N x N x d is ever made.
     """
+
+    axes: ClassVar[Axes] = {
+        **Attention.axes,
+        "relative_k.vertical_table": (None, "qk_head"),
+        "relative_k.horizontal_table": (None, "qk_head"),
+        "relative_v.vertical_table": (None, "v_head"),
+        "relative_v.horizontal_table": (None, "v_head"),
+    }
 
     def __init__(self, dim: int, block: Block, scale: float, drops: Drops, grid: Grid, class_token: bool) -> None:
         super().__init__(dim, block, scale, drops)

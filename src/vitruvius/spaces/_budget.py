@@ -24,6 +24,7 @@ from vitruvius.arch import FAMILIES, ImageSize, grids_of, refuse, width_follows
 from vitruvius.arrays import IntArray
 from vitruvius.costs._budget import Budget, short
 from vitruvius.costs._closed_form import Cost, FamilyCost, blocks_cost, cost_of_arrays
+from vitruvius.spaces._layout import NET
 
 if TYPE_CHECKING:
     from vitruvius.spaces._space import Space
@@ -91,8 +92,8 @@ class BudgetSampler:
         self.space, self.budget = space, budget
         self._counting, self._identity = counting, identity
         self._family = FamilyCost(space.family, space.class_token, space.positions)
-        self._configs = _combinations(space, -1)
-        self._states = [_combinations(space, s) for s in range(len(space.stages))]
+        self._configs = space.layout.combinations(NET)
+        self._states = [space.layout.combinations(s) for s in range(len(space.stages))]
         widths = [(high - low) / (high + low) if high < np.inf else 1.0 for _, low, high in budget.ends]
         self._metric, self._low, self._high = budget.ends[int(np.argmin(widths))]
         self._costs = [self._block_costs(s) for s in range(len(space.stages))]
@@ -136,21 +137,7 @@ class BudgetSampler:
         return np.rint(np.asarray(cost) / self._width).astype(np.int64)
 
     def _rows(self, s: int) -> IntArray:
-        """One vector for every configuration and state of stage s, the stage full of its first option."""
-        rows = np.zeros((len(self._configs), len(self._states[s]), len(self.space.layout.genes)), dtype=np.int64)
-        for index, config in enumerate(self._configs):
-            for column, value in config.items():
-                rows[index, :, column] = value
-        for index, state in enumerate(self._states[s]):
-            for column, value in state.items():
-                rows[:, index, column] = value
-        flat = rows.reshape(-1, rows.shape[-1])
-        layout = self.space.layout
-        if (depth := layout.column("depth", s)) is not None:
-            flat[:, depth] = layout.counts[depth] - 1
-        for layer in self.space.stages[s].skippable or ():
-            flat[:, layout.column("on", s, layer)] = 1
-        return flat
+        return self.space.layout.full_rows(s)
 
     def _grid(self, s: int) -> tuple[IntArray, IntArray]:
         """(rows,): the sides of a stage's token grid."""
@@ -165,14 +152,10 @@ class BudgetSampler:
 
     def _block_costs(self, s: int) -> Floats:
         """(layers, rows, K): the exact cost of every option of every layer, without the identity."""
-        rows, options = self._rows(s), _block_options(self.space, s)
+        rows = self._rows(s)
         costs = []
-        for option in options:
-            filled = rows.copy()
-            for parameter, value in option.items():
-                for layer in range(self.space.stages[s].layers):
-                    filled[:, self.space.layout.column(parameter, s, layer)] = value
-            stage = self.space.stage_arrays(filled, s)
+        for option in self.space.layout.block_options(s):
+            stage = self.space.stage_arrays(self.space.layout.fill(rows, s, option), s)
             costs.append(self._pick(blocks_cost(self._family, stage, self._grid(s))).T)
         return np.stack(costs, axis=-1)
 
@@ -360,7 +343,7 @@ class BudgetSampler:
         depth, bins = depths[choice], ends[np.arange(len(row)), choice]
         if (column := layout.column("depth", s)) is not None:
             vectors[:, column] = choice
-        options = _block_options(self.space, s)
+        options = self.space.layout.block_options(s)
         for place in reversed(range(stage.layers)):
             layer, there = table.layers[place], depth > place
             before = bins[:, None] - layer.bins[row]
@@ -411,18 +394,3 @@ def _member(rng: np.random.Generator, groups: tuple[IntArray, ...], picked: IntA
 def _set(vectors: IntArray, choices: list[dict[int, int]], picked: IntArray) -> None:
     for column in choices[0]:
         vectors[:, column] = np.array([choice[column] for choice in choices])[picked]
-
-
-def _combinations(space: Space, stage: int) -> list[dict[int, int]]:
-    """Every combination of the choices made once for the network (-1) or for a stage, depth aside, by column."""
-    columns = [
-        i for i, g in enumerate(space.layout.genes) if g.stage == stage and g.layer == -1 and g.parameter != "depth"
-    ]
-    counts = (range(int(space.layout.counts[column])) for column in columns)
-    return [dict(zip(columns, values, strict=True)) for values in product(*counts)]
-
-
-def _block_options(space: Space, s: int) -> list[dict[str, int]]:
-    """Every combination of the choices made for each block of a stage."""
-    varying = {name: range(len(choices)) for name, choices in space.stages[s].block.items() if len(choices) > 1}
-    return [dict(zip(varying, values, strict=True)) for values in product(*varying.values())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +92,47 @@ class Layout:
             if (owner >= 0).any():
                 used[:, columns[owner >= 0]] = self.active(vectors, stage)[:, owner[owner >= 0]]
         return used
+
+    def combinations(self, stage: int) -> list[dict[int, int]]:
+        """Every combination of the choices made once for the network (NET) or for a stage, depth aside, by column."""
+        columns = [
+            i
+            for i, gene in enumerate(self.genes)
+            if gene.stage == stage and gene.layer == NET and gene.parameter != "depth"
+        ]
+        counts = (range(int(self.counts[column])) for column in columns)
+        return [dict(zip(columns, values, strict=True)) for values in product(*counts)]
+
+    def block_options(self, stage: int) -> list[dict[str, int]]:
+        """Every combination of the choices made for each block of a stage."""
+        block = self._stages[stage].block
+        varying = {name: range(len(choices)) for name, choices in block.items() if len(choices) > 1}
+        return [dict(zip(varying, values, strict=True)) for values in product(*varying.values())]
+
+    def full_rows(self, stage: int) -> IntArray:
+        """One vector for every combination of the network's and the stage's choices, the stage full of blocks."""
+        configs, states = self.combinations(NET), self.combinations(stage)
+        rows = np.zeros((len(configs), len(states), len(self.genes)), dtype=np.int64)
+        for index, config in enumerate(configs):
+            for column, value in config.items():
+                rows[index, :, column] = value
+        for index, state in enumerate(states):
+            for column, value in state.items():
+                rows[:, index, column] = value
+        flat = rows.reshape(-1, rows.shape[-1])
+        if (depth := self.column("depth", stage)) is not None:
+            flat[:, depth] = self.counts[depth] - 1
+        for layer in self._stages[stage].skippable or ():
+            flat[:, self._column[stage, layer, "on"]] = 1
+        return flat
+
+    def fill(self, rows: IntArray, stage: int, option: dict[str, int]) -> IntArray:
+        """The rows with one block option in every layer of a stage."""
+        filled = rows.copy()
+        for parameter, value in option.items():
+            for layer in range(self._stages[stage].layers):
+                filled[:, self._column[stage, layer, parameter]] = value
+        return filled
 
     def canonical(self, vectors: IntArray) -> IntArray:
         """The same networks with zeros in unused columns, so that equal paths are equal vectors."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from vitruvius.spaces._budget import BudgetSampler
 
 _TRIES = 100
+_BLOCK_COLUMNS = ("mixer", "heads", "qk", "v", "mlp", "window", "reduction")
 
 
 @lru_cache(maxsize=65536)
@@ -123,6 +124,17 @@ class Space(Declaration):
             return codes[:1, : stage.layers]
         return codes[self._indices(vectors, s, "mixer"), np.arange(stage.layers)[None, :]]
 
+    def stage_choices(self, s: int) -> dict[str, IntArray]:
+        """Every block that stage s may have, in every width of the stage: one row each of dim, mixer, heads, qk, ..."""
+        rows, found = self.layout.full_rows(s), []
+        for option in self.layout.block_options(s):
+            stage = self.stage_arrays(self.layout.fill(rows, s, option), s)
+            dim = np.broadcast_to(stage.dim[:, None], stage.heads.shape)
+            columns = (dim, *(getattr(stage, name) for name in _BLOCK_COLUMNS))
+            found.append(np.stack(columns, axis=-1).reshape(-1, len(columns)))
+        table = np.unique(np.concatenate(found), axis=0)
+        return {name: table[:, i] for i, name in enumerate(("dim", *_BLOCK_COLUMNS))}
+
     def decode_many(self, vectors: IntArray) -> list[Arch]:
         """The architectures of encoded vectors (n, G)."""
         arrays = self.arrays(self._as_vectors(vectors))
@@ -143,8 +155,7 @@ class Space(Declaration):
 
     @staticmethod
     def _decode_stage(stage: StageArrays) -> list[Stage]:
-        columns = (stage.mixer, stage.heads, stage.qk, stage.v, stage.mlp, stage.window, stage.reduction)
-        table = np.stack(columns, axis=-1).tolist()
+        table = np.stack([getattr(stage, name) for name in _BLOCK_COLUMNS], axis=-1).tolist()
         return [
             Stage(dim=dim, blocks=tuple(_block(*block) for block, on in zip(row, active, strict=True) if on))
             for dim, row, active in zip(stage.dim.tolist(), table, stage.active.tolist(), strict=True)

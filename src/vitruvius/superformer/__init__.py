@@ -1,0 +1,9 @@
+"""Shared weights: one superformer for every family, sharing rules, private parts."""
+
+from __future__ import annotations
+
+from vitruvius.superformer.private import PARTS
+from vitruvius.superformer.sharing import RULES, SharingRule
+from vitruvius.superformer.superformer import Superformer
+
+__all__ = ["PARTS", "RULES", "SharingRule", "Superformer"]

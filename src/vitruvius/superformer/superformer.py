@@ -1,0 +1,247 @@
+"""The superformer: the shared parameters of every network of a space, and nothing else.
+
+It owns the parameters of the largest network (and private copies) and slices them into the plain model of an
+architecture with `torch.func.functional_call`, on a skeleton that has no memory of its own. There are no elastic layers,
+and the architecture is an argument: nothing is set, nothing needs to be reset.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.overrides import TorchFunctionMode
+
+from vitruvius.arch import Arch, ImageSize, image_shape, refuse
+from vitruvius.models import Backbone, build
+from vitruvius.models._layers import Drops, embedding
+from vitruvius.spaces import Path, Space
+from vitruvius.superformer._slices import Place, Slice, places, shared_shape, slice_of
+from vitruvius.superformer._widths import AxisWidths
+from vitruvius.superformer.private import check_parts
+from vitruvius.superformer.sharing import SharingRule, rule_named
+
+__all__ = ["Superformer"]
+
+
+class _Skeleton(TorchFunctionMode):
+    """Makes parameters on the meta device, and skips their initialisation, which is most of a build's time."""
+
+    _MAKERS = (torch.empty, torch.zeros, torch.ones, torch.tensor)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", None) == "torch.nn.init" or getattr(func, "__name__", "") in _FILLERS:
+            return args[0] if args else kwargs["tensor"]
+        if func in self._MAKERS:
+            kwargs["device"] = "meta"
+        return func(*args, **kwargs)
+
+
+_FILLERS = ("uniform_", "normal_", "fill_", "zero_", "erfinv_", "clamp_", "add_", "mul_")
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How to run one architecture."""
+
+    skeleton: Backbone
+    slices: dict[str, Slice]
+    buffers: dict[str, str]
+    """The skeleton's state buffers, by the name of the shared ones."""
+
+
+class Superformer(nn.Module):
+    """One class for every family.
+
+    sharing: "ordinal", "bilateral", "cyclic", "free", or a rule of your own.
+    private: which parts have copies of their own (see `vitruvius.superformer.private`).
+    img_size: the space's own unless said otherwise.
+    cache: how many architectures' skeletons and slices are kept.
+    drops: dropout rates, as for `build`.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        sharing: str | SharingRule = "cyclic",
+        private: Collection[str] = ("class_token", "qk"),
+        num_classes: int = 1000,
+        img_size: ImageSize | None = None,
+        in_chans: int = 3,
+        cache: int = 64,
+        **drops: float,
+    ) -> None:
+        super().__init__()
+        if not isinstance(space, Space):
+            refuse("a superformer needs a Space", type(space).__name__, "Space, say vitruvius.spaces.load('vitas-v1')")
+        if isinstance(private, str):
+            refuse("private parts are given as a tuple", private, "('class_token', 'qk'), say")
+        Drops(**drops)
+        self.space = space
+        self.rule = rule_named(sharing)
+        self.private = check_parts(private)
+        self.num_classes = num_classes
+        self.img_size = image_shape(space.img_size if img_size is None else img_size)
+        self.in_chans = in_chans
+        self._drops = drops
+        self._cache = cache
+        self._plans: OrderedDict[tuple[Arch, Path, int], _Plan] = OrderedDict()
+        self._widths = AxisWidths(space, self.img_size)
+        self.shared = nn.ParameterDict()
+        """The shared parameters, by name; dots of module paths are slashes here."""
+        self._make_shared()
+
+    # -- owning ----------------------------------------------------------------------------------------------------
+
+    def _make_shared(self) -> None:
+        for arch in self._probes():
+            skeleton = self._skeleton(arch)
+            for place in places(skeleton, arch, self._path(arch, None), self.private):
+                if (name := _stored(place.shared)) not in self.shared:
+                    tensor = _initial(place, shared_shape(place, self._widths))
+                    self.shared[name] = nn.Parameter(tensor)
+            for name, buffer in self._state_buffers(skeleton):
+                if not hasattr(self, _stored(name)):
+                    fill = 1.0 if name.endswith("running_var") else 0
+                    self.register_buffer(_stored(name), torch.full(buffer.shape, fill, dtype=buffer.dtype))
+
+    def _probes(self) -> Iterator[Arch]:
+        """Full networks in which every choice that has parameters of its own occurs."""
+        layout = self.space.layout
+        # Where heads are not chosen, they follow from the width of q, k and v.
+        varying = {
+            parameter: max(len(gene.choices) for gene in layout.genes if gene.parameter == parameter)
+            for parameter in ("patch", "mixer", "heads", "qkv", "window", "reduction")
+            if any(gene.parameter == parameter for gene in layout.genes)
+        }
+        if "heads" in varying:
+            varying.pop("qkv", None)
+        for picks in product(*map(range, varying.values())):
+            picked = dict(zip(varying, picks, strict=True))
+            vector = layout.counts - 1
+            for column, gene in enumerate(layout.genes):
+                if gene.parameter in picked:
+                    vector[column] = min(picked[gene.parameter], len(gene.choices) - 1)
+            yield self.space.decode(vector)
+
+    def _skeleton(self, arch: Arch) -> Backbone:
+        with _Skeleton():
+            options = {"num_classes": self.num_classes, "img_size": self.img_size, "in_chans": self.in_chans}
+            skeleton = build(arch, **options, **self._drops)
+        assert isinstance(skeleton, Backbone)
+        return skeleton
+
+    @staticmethod
+    def _state_buffers(skeleton: Backbone) -> Iterator[tuple[str, Tensor]]:
+        """Buffers that training changes (a batch norm's); index tables and masks are not among them."""
+        saved = skeleton.state_dict()
+        return ((name, buffer) for name, buffer in skeleton.named_buffers() if name in saved)
+
+    # -- slicing ---------------------------------------------------------------------------------------------------
+
+    def _path(self, arch: Arch, path: Path | None) -> Path:
+        """The path, once the space is known to hold the architecture on it."""
+        return self.space.path_of(self.space.encode(arch, path))
+
+    def _plan(self, arch: Arch, path: Path | None, side: int) -> _Plan:
+        if not isinstance(arch, Arch):
+            refuse("a superformer runs an Arch", type(arch).__name__, "Arch, say space.sample(rng)")
+        found = self._plans.get((arch, path or (), side))
+        if found is not None:
+            self._plans.move_to_end((arch, path or (), side))
+            return found
+        taken = self._path(arch, path)
+        skeleton = self._skeleton(arch)
+        device = next(iter(self.shared.values())).device
+        for module in skeleton.modules():
+            for name, buffer in module._buffers.items():
+                if buffer is not None and not buffer.is_meta:
+                    module._buffers[name] = buffer.to(device)
+        slices = {
+            place.name: slice_of(place, self.rule, side, self._widths)
+            for place in places(skeleton, arch, taken, self.private)
+        }
+        plan = _Plan(skeleton, slices, {name: _stored(name) for name, _ in self._state_buffers(skeleton)})
+        self._plans[arch, path or (), side] = plan
+        while len(self._plans) > self._cache:
+            self._plans.popitem(last=False)
+        return plan
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Superformer:
+        """Moving to another device or dtype; index tables of kept skeletons would stay behind."""
+        self._plans.clear()
+        super()._apply(*args, **kwargs)
+        return self
+
+    def _sliced(self, plan: _Plan) -> dict[str, Tensor]:
+        return {name: part.of(self.shared[_stored(part.shared)]) for name, part in plan.slices.items()}
+
+    def parameters_of(self, arch: Arch, path: Path | None = None, side: int = 0) -> dict[str, Tensor]:
+        """The parameters of the plain model of an architecture, as differentiable slices of the shared ones."""
+        return self._sliced(self._plan(arch, path, side))
+
+    def slices_of(self, arch: Arch, path: Path | None = None, side: int = 0) -> dict[str, Slice]:
+        """Which channels of which shared parameter each parameter of the plain model is."""
+        return dict(self._plan(arch, path, side).slices)
+
+    def forward(self, x: Tensor, arch: Arch, path: Path | None = None, side: int = 0) -> Tensor:
+        """The logits of one architecture.
+
+        path: which layers' weights are used (identity "anywhere"); the first ones unless said otherwise.
+        side: which of the sharing rule's sets of channels (two with "bilateral").
+        """
+        plan = self._plan(arch, path, side)
+        if plan.skeleton.training != self.training:
+            plan.skeleton.train(self.training)
+        buffers = {name: getattr(self, stored) for name, stored in plan.buffers.items()}
+        # Every name has a tensor of its own here; looking for tied ones would only take time.
+        return functional_call(plan.skeleton, {**self._sliced(plan), **buffers}, (x,), tie_weights=False)
+
+    @torch.no_grad()
+    def extract(self, arch: Arch, path: Path | None = None, side: int = 0) -> Backbone:
+        """A plain model of the architecture with a copy of its slices."""
+        plan = self._plan(arch, path, side)
+        options = {"num_classes": self.num_classes, "img_size": self.img_size, "in_chans": self.in_chans}
+        model = build(arch, **options, **self._drops)
+        assert isinstance(model, Backbone)
+        reference = next(iter(self.shared.values()))
+        model.to(device=reference.device, dtype=reference.dtype).train(self.training)
+        buffers = {name: getattr(self, stored) for name, stored in plan.buffers.items()}
+        model.load_state_dict({**self._sliced(plan), **buffers})
+        return model
+
+    def extra_repr(self) -> str:
+        return f"space={self.space.name!r}, sharing={self.rule.name!r}, private={self.private}"
+
+
+def _stored(name: str) -> str:
+    """A parameter's name as `nn.Module` may hold it."""
+    return name.replace(".", "/")
+
+
+def _initial(place: Place, shape: tuple[int, ...]) -> Tensor:
+    """How the plain model starts such a parameter (`init_weights`, and torch's own way for convolutions)."""
+    tensor = torch.empty(shape)
+    owner = place.module
+    *way, last = place.own.split(".")
+    for part in way:
+        owner = getattr(owner, part)
+    if isinstance(owner, nn.LayerNorm | nn.BatchNorm2d):
+        return tensor.fill_(1.0 if last == "weight" else 0.0)
+    if isinstance(owner, nn.Linear) and last == "bias":
+        return tensor.zero_()
+    if isinstance(owner, nn.Conv2d):
+        kernel = owner.weight.shape[2] * owner.weight.shape[3]
+        inputs = shape[1] if last == "weight" else owner.in_channels // owner.groups
+        bound = 1 / math.sqrt(inputs * kernel)
+        return tensor.uniform_(-bound, bound)
+    return embedding(tensor)
