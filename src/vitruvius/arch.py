@@ -14,7 +14,28 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal, NoReturn, TypeAlias, get_args
 
-__all__ = ["FAMILIES", "RELATIVE_CLAMP", "Arch", "Block", "Family", "ImageSize", "Patch", "Stage", "token_grids"]
+__all__ = [
+    "FAMILIES",
+    "RELATIVE_CLAMP",
+    "Arch",
+    "AttnScale",
+    "Block",
+    "Family",
+    "ImageSize",
+    "Patch",
+    "Pool",
+    "Positions",
+    "Stage",
+    "grids_of",
+    "image_shape",
+    "refuse",
+    "require_choice",
+    "require_keys",
+    "require_list",
+    "require_positive",
+    "token_grids",
+    "width_follows",
+]
 
 VERSION = 1
 RELATIVE_CLAMP = 14
@@ -111,7 +132,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         require_positive("stage dim", self.dim)
-        object.__setattr__(self, "blocks", tuple(self.blocks))
+        object.__setattr__(self, "blocks", tuple(require_list("a stage's blocks", self.blocks)))
         for block in self.blocks:
             if not isinstance(block, Block):
                 refuse("a stage's blocks must be Block records", block, "Block")
@@ -225,7 +246,7 @@ class Arch:
     version: int = field(default=VERSION, compare=False)
 
     def __post_init__(self) -> None:
-        if self.version != VERSION:
+        if type(self.version) is not int or self.version != VERSION:
             refuse("unknown Arch format version", self.version, VERSION)
         require_choice("family", self.family, FAMILIES)
         rules = FAMILIES[self.family]
@@ -260,7 +281,7 @@ class Arch:
             refuse(f"patches of family {self.family!r} do not overlap", self.patch.stride, self.patch.size)
 
     def _check_stages(self, rules: Family) -> None:
-        object.__setattr__(self, "stages", tuple(self.stages))
+        object.__setattr__(self, "stages", tuple(require_list("stages", self.stages)))
         low, high = rules.stages
         if not low <= len(self.stages) <= high:
             refuse(f"family {self.family!r} has {low} to {high} stages", len(self.stages), f"{low}..{high}")
@@ -314,8 +335,6 @@ class Arch:
     def from_dict(cls, data: object) -> Arch:
         required = ("family", "version", "patch", "stages", "positions", "class_token", "pool")
         data = require_keys("an architecture", data, required, ("attn_scale", "norm_eps"))
-        if data["version"] != VERSION:
-            refuse("unknown Arch format version", data["version"], VERSION)
         patch = Patch(**require_keys("a patch", data["patch"], ("size",), ("stride", "stem")))
         stages = tuple(
             _stage_from(f"stages[{i}]", stage) for i, stage in enumerate(require_list("stages", data["stages"]))

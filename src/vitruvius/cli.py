@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import numpy as np
 import typer
 from rich.console import Console
@@ -36,12 +35,7 @@ Channels = Annotated[int, typer.Option("--in-chans", help="Channels of the image
 def main() -> None:
     """Runs the command line; a bad input is one line on stderr and exit code 2."""
     try:
-        sys.exit(app(standalone_mode=False))
-    except click.exceptions.Abort:
-        sys.exit(130)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        app()
     except ValueError as error:
         Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]error:[/] {_escape(error)}")
         sys.exit(2)
@@ -82,9 +76,7 @@ def read_arch(text: str) -> Arch:
     return zoo.load(text)
 
 
-def read_size(text: str | None) -> ImageSize | None:
-    if text is None:
-        return None
+def read_size(text: str) -> ImageSize:
     try:
         sides = tuple(int(side) for side in text.lower().split("x"))
     except ValueError:
@@ -104,15 +96,15 @@ def spaces_command(
         rows = []
         for known in spaces.SPACES:
             space = spaces.load(known)
-            low, high = (costs.cost(arch, img_size=space.img_size) for arch in (space.smallest, space.largest))
+            params, macs = space.cost_range("params"), space.cost_range("macs")
             rows.append(
                 {
                     "space": known,
                     "family": space.family,
-                    "networks": f"{space.networks:.2g}" if not as_json else space.networks,
-                    "paths": f"{space.size:.2g}" if not as_json else space.size,
-                    "params": f"{short(low.params)}..{short(high.params)}",
-                    "MACs": f"{short(low.macs)}..{short(high.macs)}",
+                    "networks": space.networks if as_json else _amount(space.networks),
+                    "paths": space.size if as_json else _amount(space.size),
+                    "params": list(params) if as_json else "..".join(map(short, params)),
+                    "MACs": list(macs) if as_json else "..".join(map(short, macs)),
                     "source": space.source,
                 }
             )
@@ -124,11 +116,23 @@ def spaces_command(
         return
     Console().print(
         f"[bold]{space.name}[/]  {_escape(space.source)}\nfamily {space.family}, images of {space.img_size} pixels, "
-        f"{space.networks:.3g} networks on {space.size:.3g} paths"
+        f"{_amount(space.networks)} networks on {_amount(space.size)} paths"
     )
     print()
-    rows = [{"dimension": d, "choices": ", ".join(map(str, choices))} for d, choices in space.dimensions.items()]
+    rows = []
+    for dimension, choices in space.dimensions.items():
+        text = ", ".join(map(str, choices))
+        if dimension.endswith(".depth"):
+            stage = space.stages[int(dimension[5:].split(".")[0]) - 1]
+            text += f" layers, of which {len(stage.skips)} may be skipped" if stage.skips else ""
+        rows.append({"dimension": dimension, "choices": text})
     _show(rows, False)
+
+
+def _amount(count: int) -> str:
+    """A whole number of any length: 4,000, or 1.3e43."""
+    digits = str(count)
+    return f"{count:,}" if len(digits) < 6 else f"{digits[0]}.{digits[1]}e{len(digits) - 1}"
 
 
 def read_space(text: str) -> spaces.Space:
@@ -206,7 +210,7 @@ def cost_command(
 ) -> None:
     """Count the parameters and MACs of an architecture, without building it."""
     record = read_arch(arch)
-    size = read_size(img_size) or 224
+    size = 224 if img_size is None else read_size(img_size)
     total = costs.cost(record, img_size=size, num_classes=num_classes, in_chans=in_chans)
     row = {"id": record.id, "img_size": size, "num_classes": num_classes, "params": total.params, "macs": total.macs}
     shown = row if as_json else {**row, "params": f"{total.params:,}", "macs": f"{total.macs:,}"}
@@ -230,7 +234,7 @@ def sample_command(
     rng = np.random.default_rng(seed)
     window = {metric: text for metric, text in (("macs", macs), ("params", params)) if text is not None}
     counting: dict[str, Any] = {
-        "img_size": read_size(img_size) or chosen.img_size,
+        "img_size": chosen.img_size if img_size is None else read_size(img_size),
         "num_classes": num_classes,
         "in_chans": in_chans,
     }

@@ -14,13 +14,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vitruvius.arch import Arch, ImageSize, refuse
-from vitruvius.costs._budget import Budget, short
-from vitruvius.costs._closed_form import Cost, cost_of_archs, cost_of_arrays
+from vitruvius.costs._budget import METRICS, Budget, short
+from vitruvius.costs._closed_form import Cost, FamilyCost, blocks_cost, cost_of_archs, cost_of_arrays
 
 if TYPE_CHECKING:
     from vitruvius.spaces import Space
 
-__all__ = ["Budget", "Cost", "cost", "macs", "params", "short"]
+__all__ = [
+    "METRICS",
+    "Budget",
+    "Cost",
+    "FamilyCost",
+    "blocks_cost",
+    "check_counting",
+    "cost",
+    "macs",
+    "params",
+    "short",
+]
+
+
+def check_counting(num_classes: int, in_chans: int) -> None:
+    if type(num_classes) is not int or num_classes < 0:
+        refuse("num_classes must be a whole number", num_classes, "0 (no classifier), 1, 2, ...")
+    if type(in_chans) is not int or in_chans < 1:
+        refuse("in_chans must be a positive whole number", in_chans, "1, 2, 3, ...")
 
 
 def cost(
@@ -32,16 +50,13 @@ def cost(
     space: Space | None = None,
 ) -> Cost:
     """Parameters and MACs of one forward pass of one image (`img_size`: the space's, else 224)."""
-    if type(num_classes) is not int or num_classes < 0:
-        refuse("num_classes must be a whole number", num_classes, "0 (no classifier), 1, 2, ...")
-    if type(in_chans) is not int or in_chans < 1:
-        refuse("in_chans must be a positive whole number", in_chans, "1, 2, 3, ...")
+    check_counting(num_classes, in_chans)
     if img_size is None:
         img_size = 224 if space is None else space.img_size
     if isinstance(archs, np.ndarray):
         if space is None:
             refuse("encoded architectures need their space", archs.shape, "space=...")
-        vectors = np.atleast_2d(archs).astype(np.int64, copy=False)
+        vectors = space.checked(np.atleast_2d(archs))
         total = cost_of_arrays(space.arrays(vectors), img_size, num_classes, in_chans)
         return total if archs.ndim == 2 else Cost(int(total.params[0]), int(total.macs[0]))
     if isinstance(archs, Arch):

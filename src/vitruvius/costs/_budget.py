@@ -20,7 +20,7 @@ _FORMS = '"macs: 1.2G..1.3G", "params <= 6M", "macs >= 900M", "macs = 1.3G +- 1%
 _NUMBER = r"([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([kKmMgGtT]?)"
 _RANGE = re.compile(rf"^(?:{_NUMBER})?\s*\.\.\s*(?:{_NUMBER})?$")
 _BOUND = re.compile(rf"^(<=|>=|<|>)\s*{_NUMBER}$")
-_AROUND = re.compile(rf"^=?\s*{_NUMBER}\s*(?:\+-|±)\s*([0-9.]+)\s*%$")
+_AROUND = re.compile(rf"^=?\s*{_NUMBER}\s*(?:\+-|±)\s*([0-9]*\.?[0-9]+)\s*%$")
 _TERM = re.compile(r"^\s*([A-Za-z_]+)\s*[:=]?\s*(.*?)\s*$")
 
 
@@ -93,6 +93,9 @@ def _pair(metric: str, ends: Any) -> tuple[float, float]:
         return _ends(ends.strip())
     if not isinstance(ends, list | tuple) or len(ends) != 2:
         refuse(f"the {metric} budget must be text or two ends", ends, "(1.2e9, 1.3e9), or '1.2G..1.3G'")
+    for end in ends:
+        if isinstance(end, bool) or not isinstance(end, int | float | None):
+            refuse(f"the {metric} budget's ends must be numbers", end, "numbers, or None for an open end")
     low, high = ends
     return 0.0 if low is None else float(low), math.inf if high is None else float(high)
 

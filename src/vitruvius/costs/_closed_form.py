@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vitruvius.arch import RELATIVE_CLAMP, Arch, ImageSize, Patch, grids_of, token_grids
+from vitruvius.arch import RELATIVE_CLAMP, Arch, ImageSize, Patch, grids_of, refuse, token_grids
 from vitruvius.arrays import MIXERS, ArchArrays, StageArrays, arrays_of
 
 Ints: TypeAlias = Any
@@ -197,6 +197,10 @@ def cost_of_arrays(arrays: ArchArrays, img_size: ImageSize, num_classes: int, in
         grid = (sides[i, 0], sides[i, 1])
         if i:
             total += family.between(arrays.stages[i - 1].dim, stage.dim, grid)
+        if ((stage.reduction > np.minimum(*grid)[:, None]) & stage.active).any():
+            refuse(
+                "a reduction must fit the token grid", int(stage.reduction.max()), f"2..{int(np.minimum(*grid).min())}"
+            )
         total += blocks_cost(family, stage, grid).where(stage.active).sum()
         total += family.occupied(stage.dim, grid).where(stage.active.any(axis=-1))
     return total + family.exit(arrays.stages[-1].dim, num_classes)

@@ -10,7 +10,7 @@ from torch import nn
 
 from vitruvius.arch import Arch, ImageSize, refuse
 from vitruvius.models._base import Backbone
-from vitruvius.models._layers import Drops
+from vitruvius.models._layers import Drops, seeded
 from vitruvius.models.pit import PiT
 from vitruvius.models.resvit import ResViT
 from vitruvius.models.swin import Swin
@@ -31,10 +31,12 @@ def build(
     in_chans: int = 3,
     features_only: bool = False,
     out_indices: int | Sequence[int] | None = None,
+    seed: int | None = None,
     **drops: float,
 ) -> nn.Module:
     """A plain network with random weights.
 
+    seed: of the weights. Without one they come from torch's generator, as any module's do.
     drops: `drop_rate`, `pos_drop_rate`, `proj_drop_rate`, `attn_drop_rate`, `drop_path_rate`, as timm has them.
     features_only: a network that gives the feature maps of its stages (of its blocks, if it has one stage), or of
         `out_indices` among them, instead of logits.
@@ -47,8 +49,11 @@ def build(
     for name in drops:
         if name not in Drops.__slots__:
             refuse("unknown option of build", name, ", ".join(Drops.__slots__))
-    model = FAMILY_MODELS[arch.family](arch, num_classes, img_size, in_chans, Drops(**drops))
+    with seeded(seed):
+        model = FAMILY_MODELS[arch.family](arch, num_classes, img_size, in_chans, Drops(**drops))
     if not features_only:
         return model
+    if not model.feature_info:
+        refuse("features need a block to be taken from", arch.id, "an architecture with blocks")
     indices: Any = range(len(model.feature_info)) if out_indices is None else out_indices
     return FeatureGetterNet(model, indices if isinstance(indices, int) else list(indices))

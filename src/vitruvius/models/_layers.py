@@ -14,7 +14,8 @@ device (the superformer's skeletons).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -216,3 +217,14 @@ def init_weights(module: nn.Module) -> None:
 
 embedding = partial(nn.init.trunc_normal_, std=0.02)
 """How class tokens, position embeddings and relative tables start."""
+
+
+@contextmanager
+def seeded(seed: int | None) -> Iterator[None]:
+    """Torch's generator at `seed` inside, and as it was afterwards; with None, nothing."""
+    if seed is None:
+        yield
+        return
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield

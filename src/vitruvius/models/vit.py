@@ -84,8 +84,8 @@ class RelativeAttention(Attention):
     def _key_logits(self, q_BHND: Tensor, grid: Grid) -> Tensor:
         """(B, heads, N, N): q times the relative vector of each pair."""
         patches = q_BHND[:, :, int(self.class_token) :].unflatten(2, grid)
-        rows = torch.einsum("bhyxd,ykd->bhyxk", patches, self.relative_k.of_rows())
-        columns = torch.einsum("bhyxd,xkd->bhyxk", patches, self.relative_k.of_columns())
+        rows = _by_row(patches, self.relative_k.of_rows().transpose(1, 2))
+        columns = _by_row(patches.transpose(2, 3), self.relative_k.of_columns().transpose(1, 2)).transpose(2, 3)
         pairs = (rows.unsqueeze(-1) + columns.unsqueeze(-2)).flatten(2, 3).flatten(3)
         if not self.class_token:
             return pairs
@@ -97,14 +97,20 @@ class RelativeAttention(Attention):
         """(B, heads, N, d): the attention-weighted sum of each pair's relative vector."""
         first = int(self.class_token)
         pairs = attention_BHNN[:, :, first:, first:].unflatten(3, grid).unflatten(2, grid)
-        rows = torch.einsum("bhyxk,ykd->bhyxd", pairs.sum(-1), self.relative_v.of_rows())
-        columns = torch.einsum("bhyxk,xkd->bhyxd", pairs.sum(-2), self.relative_v.of_columns())
+        rows = _by_row(pairs.sum(-1), self.relative_v.of_rows())
+        columns = _by_row(pairs.sum(-2).transpose(2, 3), self.relative_v.of_columns()).transpose(2, 3)
         patches = (rows + columns).flatten(2, 3)
         if not self.class_token:
             return patches
         vector = self.relative_v.of_class_token()
         patches = patches + attention_BHNN[:, :, 1:, :1] * vector
         return torch.cat([attention_BHNN[:, :, :1].sum(-1, keepdim=True) * vector, patches], dim=2)
+
+
+def _by_row(x_BHYXI: Tensor, matrices_YIO: Tensor) -> Tensor:
+    """(B, heads, Y, X, O): each row y times its own matrix, in one batched product."""
+    together = x_BHYXI.movedim(2, 0)
+    return torch.bmm(together.flatten(1, 3), matrices_YIO).unflatten(1, together.shape[1:4]).movedim(0, 2)
 
 
 class ViT(Backbone):

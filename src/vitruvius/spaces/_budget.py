@@ -7,7 +7,8 @@ block what led to it. Rounding moves a part by half a bin at most, so the binned
 every part, and a drawn network is kept if its exact cost is inside. What is kept has exactly the distribution of
 `sample` conditioned on the budget: the method is unbiased, and at windows of 1 % more than half of the draws are kept.
 
-With two metrics in the budget the narrower one is sampled so, and the other checked.
+With two metrics in the budget the narrower one is sampled so, and the other checked; half a million draws without a hit
+end in an error, which for a budget that only the rarest networks meet may be wrong.
 """
 
 from __future__ import annotations
@@ -20,11 +21,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from vitruvius.arch import FAMILIES, ImageSize, grids_of, refuse, width_follows
+from vitruvius.arch import refuse
 from vitruvius.arrays import IntArray
-from vitruvius.costs._budget import Budget, short
-from vitruvius.costs._closed_form import Cost, FamilyCost, blocks_cost, cost_of_arrays
-from vitruvius.spaces._layout import NET
+from vitruvius.costs import Budget, Cost, short
+from vitruvius.spaces._parts import CostParts, Counting
 
 if TYPE_CHECKING:
     from vitruvius.spaces._space import Space
@@ -32,30 +32,16 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 _BINS = 4096
-_MAX_CELLS = 2**26
-"""At most this many numbers (512 MiB) in the tables; with more states there are fewer bins."""
-_MAX_BARREN = 200
-"""Batches without one network in the budget before giving up."""
+_MAX_CELLS = 2**25
+"""At most this many numbers (256 MiB) in the tables; with more states there are fewer bins."""
+_MAX_BARREN = 2**19
+"""Draws without one network in the whole budget before giving up."""
+_MAX_BATCH = 4096
 
 
-@lru_cache(maxsize=8)
-def prepared_sampler(
-    space: Space,
-    budget: Budget,
-    img_size: ImageSize | None = None,
-    num_classes: int = 1000,
-    in_chans: int = 3,
-    identity: float | None = None,
-) -> BudgetSampler:
-    img_size = space.img_size if img_size is None else img_size
-    return BudgetSampler(space, budget, _Counting(img_size, num_classes, in_chans), identity)
-
-
-@dataclass(frozen=True, slots=True)
-class _Counting:
-    img_size: ImageSize
-    num_classes: int
-    in_chans: int
+@lru_cache(maxsize=2)
+def prepared_sampler(space: Space, budget: Budget, counting: Counting, identity: float | None) -> BudgetSampler:
+    return BudgetSampler(space, budget, counting, identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +74,21 @@ class _StageTable:
 class BudgetSampler:
     """Draws encoded architectures of a space within a budget."""
 
-    def __init__(self, space: Space, budget: Budget, counting: _Counting, identity: float | None) -> None:
+    def __init__(self, space: Space, budget: Budget, counting: Counting, identity: float | None) -> None:
         self.space, self.budget = space, budget
         self._counting, self._identity = counting, identity
-        self._family = FamilyCost(space.family, space.class_token, space.positions)
-        self._configs = space.layout.combinations(NET)
-        self._states = [space.layout.combinations(s) for s in range(len(space.stages))]
-        widths = [(high - low) / (high + low) if high < np.inf else 1.0 for _, low, high in budget.ends]
-        self._metric, self._low, self._high = budget.ends[int(np.argmin(widths))]
-        self._costs = [self._block_costs(s) for s in range(len(space.stages))]
-        least, most = self._extremes()
-        if self._high < least or self._low > most:
-            self._refuse_empty(f"{short(least)}..{short(most)}")
+        self._parts = CostParts(space, counting)
+        self._configs, self._states = self._parts.configs, self._parts.states
+        for metric, low, high in budget.ends:
+            least, most = self._parts.extremes(metric)
+            if high < least or low > most:
+                self._refuse(metric, low, high, f"{short(least)}..{short(most)}")
+        # The narrowest window, relative to its middle, is the one that is sampled.
+        spread = [(high - low) / (high + low) if 0 < high < np.inf else 1.0 for _, low, high in budget.ends]
+        self._metric, self._low, self._high = budget.ends[int(np.argmin(spread))]
+        least, most = self._parts.extremes(self._metric)
         self._high, self._low = min(self._high, most), max(self._low, least)
+        self._costs = [self._parts.blocks(s, self._metric) for s in range(len(space.stages))]
         layers = sum(stage.layers for stage in space.stages)
         rows = max(len(self._configs) * len(states) for states in self._states)
         depth = max(stage.layers for stage in space.stages) + 3
@@ -114,11 +102,9 @@ class BudgetSampler:
             self._tables.append(self._stage_table(s))
         self._prepare_ends()
 
-    def _refuse_empty(self, possible: str) -> NoReturn:
-        window = f"{short(self._low)}..{short(self._high)}"
-        refuse(f"no network of space {self.space.name!r} has {self._metric} of {window}", str(self.budget), possible)
-
-    # -- the parts of the cost -------------------------------------------------------------------------------------
+    def _refuse(self, metric: str, low: float, high: float, possible: str) -> NoReturn:
+        window = f"{short(low)}..{short(high)}"
+        refuse(f"no network of space {self.space.name!r} has {metric} of {window}", str(self.budget), possible)
 
     def _rounding(self, layers: int) -> int:
         """By how many bins the binned total may miss the exact one."""
@@ -127,87 +113,11 @@ class BudgetSampler:
 
     def _overcounted(self) -> int:
         """By how many bins a total may be too high: a stage that skips all its layers is binned as if it had some."""
-        skipped = [s for s, stage in enumerate(self.space.stages) if len(stage.skippable or ()) == stage.layers > 0]
-        return sum(int(self._binned(self._occupied_cost(s)).max()) for s in skipped)
-
-    def _pick(self, cost: Cost) -> NDArray[np.float64]:
-        return np.asarray(getattr(cost, self._metric), dtype=np.float64)
+        skipped = [s for s, stage in enumerate(self.space.stages) if len(stage.skips) == stage.layers > 0]
+        return sum(int(self._binned(self._parts.occupied(s, self._metric)).max()) for s in skipped)
 
     def _binned(self, cost: Any) -> IntArray:
         return np.rint(np.asarray(cost) / self._width).astype(np.int64)
-
-    def _rows(self, s: int) -> IntArray:
-        return self.space.layout.full_rows(s)
-
-    def _grid(self, s: int) -> tuple[IntArray, IntArray]:
-        """(rows,): the sides of a stage's token grid."""
-        patches = self.space.patches()
-        grids = [grids_of(self.space.family, p, len(self.space.stages), self._counting.img_size)[s] for p in patches]
-        patch = self.space.layout.index(self._rows(s), "patch")
-        sides = np.array(grids, dtype=np.int64)[patch]
-        return sides[:, 0], sides[:, 1]
-
-    def _dims(self, s: int) -> IntArray:
-        return self.space.stage_arrays(self._rows(s), s).dim
-
-    def _block_costs(self, s: int) -> Floats:
-        """(layers, rows, K): the exact cost of every option of every layer, without the identity."""
-        rows = self._rows(s)
-        costs = []
-        for option in self.space.layout.block_options(s):
-            stage = self.space.stage_arrays(self.space.layout.fill(rows, s, option), s)
-            costs.append(self._pick(blocks_cost(self._family, stage, self._grid(s))).T)
-        return np.stack(costs, axis=-1)
-
-    def _first_cost(self) -> Floats:
-        """(rows of stage 0,): from the pixels to the first stage."""
-        patch = self.space.layout.index(self._rows(0), "patch")
-        grid, dims = self._grid(0), self._dims(0)
-        every = [self._pick(self._family.entry(p, dims, grid, self._counting.in_chans)) for p in self.space.patches()]
-        return np.asarray(np.stack(every)[patch, np.arange(len(patch))])
-
-    def _between_cost(self, s: int) -> tuple[Floats, NDArray[np.bool_]]:
-        """(configs, states before, states of stage s): what stands between them, and whether s may follow."""
-        shape = (len(self._configs), len(self._states[s - 1]), len(self._states[s]))
-        before = self._dims(s - 1).reshape(shape[0], shape[1], 1)
-        after = self._dims(s).reshape(shape[0], 1, shape[2])
-        high, wide = (side.reshape(shape[0], 1, shape[2]) for side in self._grid(s))
-        cost = np.broadcast_to(self._pick(self._family.between(before, after, (high, wide))), shape)
-        if FAMILIES[self.space.family].widths == "any":
-            return cost, np.ones(shape, dtype=bool)
-        follows = np.vectorize(lambda a, b: width_follows(self.space.family, int(a), int(b)), otypes=[bool])
-        return cost, np.broadcast_to(follows(before, after), shape)
-
-    def _exit_cost(self) -> Floats:
-        return np.asarray(self._pick(self._family.exit(self._dims(len(self._states) - 1), self._counting.num_classes)))
-
-    def _occupied_cost(self, s: int) -> Floats:
-        rows = len(self._configs) * len(self._states[s])
-        return np.broadcast_to(self._pick(self._family.occupied(self._dims(s), self._grid(s))), (rows,))
-
-    def _extremes(self) -> tuple[float, float]:
-        """The least and the most that a network of the space costs, exactly."""
-        ends = []
-        for best in (np.minimum, np.maximum):
-            for s, stage in enumerate(self.space.stages):
-                options = best.reduce(self._costs[s], axis=-1) if stage.layers else np.zeros((0, 1))
-                skipped = np.isin(np.arange(stage.layers), stage.skippable or ())
-                if stage.identity == "anywhere":
-                    filled = np.where(skipped[:, None], best(options, 0), options).sum(axis=0)
-                    ways = [filled + self._occupied_cost(s) * (filled > 0)]
-                else:
-                    ways = [options[:d].sum(axis=0) + self._occupied_cost(s) * (d > 0) for d in stage.depth]
-                here = best.reduce(np.stack(ways), axis=0)
-                if s == 0:
-                    reached = self._first_cost()
-                else:
-                    cost, follows = self._between_cost(s)
-                    worst = np.inf if best is np.minimum else -np.inf
-                    paths = np.where(follows, reached.reshape(len(self._configs), -1, 1) + cost, worst)
-                    reached = best.reduce(paths, axis=1).reshape(-1)
-                reached = reached + here
-            ends.append(float(best.reduce(reached + self._exit_cost())))
-        return ends[0], ends[1]
 
     # -- forwards: the distribution of the cost --------------------------------------------------------------------
 
@@ -222,10 +132,10 @@ class BudgetSampler:
         if s == 0:
             start = np.zeros((configs * len(self._states[0]), self._cells))
             start[:, 0] = 1.0
-            entering = self._shifted(start, self._binned(self._first_cost()))
+            entering = self._shifted(start, self._binned(self._parts.first(self._metric)))
         else:
             before = self._tables[-1].leaving.reshape(configs, -1, self._cells)
-            cost, follows = self._between_cost(s)
+            cost, follows = self._parts.between(s, self._metric)
             bins = self._binned(cost)
             entering = np.zeros((configs, len(self._states[s]), self._cells))
             for previous, state in product(range(before.shape[1]), range(len(self._states[s]))):
@@ -236,7 +146,7 @@ class BudgetSampler:
         after = [entering]
         for layer in layers:
             after.append(self._convolve(after[-1], layer))
-        occupied = self._binned(self._occupied_cost(s))
+        occupied = self._binned(self._parts.occupied(s, self._metric))
         depths = self.space.depth_weights(s, self._identity) if stage.identity == "shifted" else np.ones(1)
         leaving = np.zeros_like(entering)
         for depth, weight in zip(stage.depth, depths, strict=True):
@@ -250,7 +160,7 @@ class BudgetSampler:
             kinds, kind_of = np.unique(costs, axis=1, return_inverse=True)
             kind_of = kind_of.reshape(-1)
             options = tuple(np.flatnonzero(kind_of == kind) for kind in range(kinds.shape[1]))
-            skip = self.space.skip_weight(s, self._identity) if layer in (stage.skippable or ()) else 0.0
+            skip = self.space.skip_weight(s, self._identity) if layer in (stage.skips) else 0.0
             weights = (1 - skip) * np.bincount(kind_of) / len(kind_of)
             bins = np.concatenate([kinds, np.zeros((len(kinds), 1), dtype=np.int64)], axis=1)
             layers.append(_Layer(bins, np.append(weights, skip), options))
@@ -268,13 +178,13 @@ class BudgetSampler:
     def _prepare_ends(self) -> None:
         """The probability of every (row of the last stage, binned cost at its end) that may be inside the window."""
         last = self._tables[-1].leaving
-        exit_bins = self._binned(self._exit_cost())
+        exit_bins = self._binned(self._parts.exit(self._metric))
         total = exit_bins[:, None] + np.arange(self._cells)[None, :]
         low = int(self._low / self._width) - self._slack
         inside = np.where((total >= low) & (total <= self._bins + self._slack + self._loose), last, 0.0)
         self._ends = np.cumsum(inside.ravel())
         if not self._ends[-1] > 0:
-            self._refuse_empty(self._nearest(last, total))
+            self._refuse(self._metric, self._low, self._high, self._nearest(last, total))
 
     def _nearest(self, last: Floats, total: IntArray) -> str:
         reached = np.unique(total[last > 0]) * self._width
@@ -287,14 +197,15 @@ class BudgetSampler:
         """(n, G): encoded architectures within the budget."""
         kept: list[IntArray] = []
         barren = found = 0
-        size = max(64, min(2 * n, 4096))
+        size = max(64, min(2 * n, _MAX_BATCH))
         while found < n:
             drawn = self._draw(rng, size)
             cost = self._cost(drawn)
             inside = drawn[self.budget.satisfied(cost)]
-            barren = 0 if len(inside) else barren + 1
-            if barren == _MAX_BARREN:
+            barren = 0 if len(inside) else barren + size
+            if barren > _MAX_BARREN:
                 self._give_up(cost)
+            size = min(2 * size, _MAX_BATCH) if barren else size
             kept.append(inside[: n - found])
             found += len(kept[-1])
         return np.concatenate(kept) if kept else self.space.sample_vectors(rng, 0)
@@ -304,9 +215,7 @@ class BudgetSampler:
         return float(self.budget.satisfied(self._cost(self._draw(rng, n))).mean())
 
     def _cost(self, vectors: IntArray) -> Cost:
-        counting = self._counting
-        arrays = self.space.arrays(vectors)
-        return cost_of_arrays(arrays, counting.img_size, counting.num_classes, counting.in_chans)
+        return self._counting.cost(self.space, vectors)
 
     def _give_up(self, cost: Cost) -> None:
         seen = [
@@ -314,7 +223,7 @@ class BudgetSampler:
             for metric, _, _ in self.budget.ends
         ]
         refuse(
-            f"found no network of space {self.space.name!r} with every metric in the budget",
+            f"no network of space {self.space.name!r} with every metric in the budget in {_MAX_BARREN:,} draws",
             str(self.budget),
             f"where {self._metric} fits: {', '.join(seen)}",
         )
@@ -365,7 +274,7 @@ class BudgetSampler:
         """The row of stage s - 1 that led here, and the binned cost at its end."""
         config, state = np.divmod(row, len(self._states[s]))
         states = np.arange(len(self._states[s - 1]))
-        cost, follows = self._between_cost(s)
+        cost, follows = self._parts.between(s, self._metric)
         before = bins[:, None] - self._binned(cost)[config, :, state]
         rows = config[:, None] * len(states) + states
         chance = self._at(self._tables[s - 1].leaving[None], 0, rows, before) * follows[config, :, state]

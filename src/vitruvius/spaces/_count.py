@@ -43,7 +43,7 @@ def _depths(stage: StageSpace, distinct: bool) -> int:
         kinds *= len(choices)
     if stage.identity == "shifted":
         return sum(kinds**depth for depth in stage.depth)
-    skippable = len(stage.skippable or ())
+    skippable = len(stage.skips)
     kept = stage.layers - skippable
     if distinct:
         return int(sum(kinds**blocks for blocks in range(kept, stage.layers + 1)))

@@ -6,6 +6,8 @@ where it is chosen: once for the network, once for the stage, or afresh for ever
 
 from __future__ import annotations
 
+import math
+from abc import ABC
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from itertools import product
@@ -18,6 +20,7 @@ from vitruvius.arch import (
     Patch,
     Pool,
     Positions,
+    grids_of,
     image_shape,
     refuse,
     require_choice,
@@ -31,7 +34,6 @@ Choices: TypeAlias = tuple[Any, ...]
 
 PARAMETERS = ("mixer", "heads", "head_dim", "qkv", "qk", "v", "mlp", "mlp_ratio", "window", "reduction")
 _WIDTHS = ({"heads", "head_dim"}, {"qkv", "head_dim"}, {"heads", "qkv"}, {"heads", "qk", "v"}, {"heads"})
-_PATCH_FIELDS = ("stride", "stem")
 
 
 def tenths(maximum: int) -> Choices:
@@ -74,8 +76,8 @@ def _checked_parameters(where: str, parameters: object) -> dict[str, Choices]:
                 for part in str(choice).split("+"):
                     require_choice("mixer", part, ("global", "window", "shifted", "local", "subsampled"))
             elif name == "mlp_ratio":
-                if isinstance(choice, str | bool) or choice <= 0:
-                    refuse(f"{where} mlp_ratio must be positive", choice, "above 0")
+                if isinstance(choice, str | bool) or not 0 < choice < math.inf:
+                    refuse(f"{where} mlp_ratio must be positive", choice, "a number above 0")
             else:
                 require_positive(f"{where} {name}", choice)
         known[name] = choices
@@ -122,24 +124,31 @@ class StageSpace:
         if self.identity == "shifted":
             if self.skippable is not None:
                 refuse("skippable layers belong to identity 'anywhere'", self.skippable, "identity='anywhere'")
-            put("skippable", ())
             return
         if len(self.depth) != 1 or self.depth[0] < 1:
             refuse("with identity 'anywhere' depth is the number of layers", self.depth, "one number, 1 or more")
         layers = range(self.depth[0])
-        put("skippable", tuple(layers) if self.skippable is None else as_choices("skippable", self.skippable))
-        for layer in self.skippable or ():
-            if layer not in layers:
+        if self.skippable is not None:
+            put("skippable", as_choices("skippable", self.skippable))
+        for layer in self.skips:
+            if type(layer) is not int or layer not in layers:
                 refuse("a skippable layer must be one of the stage's", layer, f"0..{layers[-1]}")
 
     @property
     def layers(self) -> int:
         return int(self.depth[-1])
 
+    @property
+    def skips(self) -> tuple[int, ...]:
+        """The layers that may be the identity on their own."""
+        if self.identity == "shifted":
+            return ()
+        return tuple(range(self.layers)) if self.skippable is None else self.skippable
+
 
 @dataclass(frozen=True, kw_only=True)
-class Declaration:
-    """A set of networks: what is fixed, what may vary and over which values."""
+class Declaration(ABC):
+    """A set of networks: what is fixed, what may vary and over which values. `Space` is its one kind."""
 
     name: str
     family: str
@@ -219,49 +228,66 @@ class Declaration:
 
     @staticmethod
     def _may_be_empty(stage: StageSpace) -> bool:
-        return stage.depth[0] == 0 or len(stage.skippable or ()) == stage.layers
+        return stage.depth[0] == 0 or len(stage.skips) == stage.layers
 
     def _check_combinations(self, where: str, stated: Mapping[str, Choices]) -> None:
         """Every combination must be a valid block, and no two the same one."""
-        for qkv, heads in product(stated.get("qkv", ()), stated.get("heads", ())):
-            if qkv % heads:
-                refuse(f"{where}: every qkv must be a multiple of every number of heads", (qkv, heads), f"{heads} x n")
-        for qkv, head_dim in product(stated.get("qkv", ()), stated.get("head_dim", ())):
-            if qkv % head_dim:
-                refuse(f"{where}: every qkv must be a multiple of head_dim", qkv, f"{head_dim} x n")
-        for name, heads in product(("qk", "v"), stated["heads"] if "qk" in stated else ()):
-            for width in stated[name]:
-                if width % heads:
-                    refuse(f"{where}: every {name} must be a multiple of every number of heads", width, f"{heads} x n")
-        if {"heads", "head_dim", "qkv", "qk", "v"} & set(stated) == {"heads"}:
-            for dim, heads in product(stated["dim"], stated["heads"]):
-                if dim % heads:
-                    refuse(f"{where}: without qkv, every dim must be a multiple of heads", (dim, heads), f"{heads} x n")
-        for dim in stated.get("dim", ()):
+        self._check_widths(where, stated)
+        dims = stated.get("dim") or tuple({h * d for h, d in product(stated["heads"], stated["head_dim"])})
+        for dim in dims:
             hidden = [mlp_width(dim, ratio) for ratio in stated.get("mlp_ratio", ())]
             if len(set(hidden)) < len(hidden) or 0 in hidden:
-                refuse(f"{where}: two MLP ratios are one width at dim {dim}", stated["mlp_ratio"], "different widths")
-        mixers = {part for name in stated.get("mixer", ("global",)) for part in name.split("+")}
-        for name, having in (("window", {"window", "shifted", "local"}), ("reduction", {"subsampled"})):
-            if len(stated.get(name, ())) > 1 and not mixers <= having:
                 refuse(
-                    f"{where}: {name} can vary only where every mixer has one",
-                    sorted(mixers),
-                    ", ".join(sorted(having)),
+                    f"{where}: MLP ratios must be different widths at dim {dim}", stated["mlp_ratio"], "other ratios"
                 )
-        for mixer in (part for name in stated.get("mixer", ("global",)) for part in name.split("+")):
+        most = max(stated.get("heads") or [q // d for q, d in product(stated["qkv"], stated["head_dim"])])
+        if self.attn_scale == "embed" and min(dims) < most:
+            refuse(f"{where}: attn_scale 'embed' needs a channel a head at the least", min(dims), f"{most} or more")
+        self._check_mixers(where, stated)
+
+    def _check_widths(self, where: str, stated: Mapping[str, Choices]) -> None:
+        """Widths must be multiples of heads, or of a head's width."""
+        for name, unit in (("qkv", "heads"), ("qkv", "head_dim"), ("qk", "heads"), ("v", "heads")):
+            for width, part in product(stated.get(name, ()), stated.get(unit, ())):
+                if width % part:
+                    refuse(f"{where}: every {name} must be a multiple of every {unit}", width, f"{part} x n")
+        if not {"head_dim", "qkv", "qk"} & set(stated):
+            for dim, heads in product(stated["dim"], stated["heads"]):
+                if dim % heads:
+                    refuse(f"{where}: without qkv, every dim must be a multiple of heads", dim, f"{heads} x n")
+
+    def _check_mixers(self, where: str, stated: Mapping[str, Choices]) -> None:
+        choices = stated.get("mixer", ("global",))
+        if len(choices) > 1 and any("+" in choice for choice in choices):
+            refuse(f"{where}: mixers that alternate stand alone", choices, "one 'a+b', or mixers without '+'")
+        mixers = {part for name in choices for part in name.split("+")}
+        for mixer in sorted(mixers):
             require_choice(f"mixer of family {self.family!r} ({where})", mixer, FAMILIES[self.family].mixers)
-            if mixer in ("window", "shifted", "local") and "window" not in stated:
-                refuse(f"{where}: mixer {mixer!r} needs a window", sorted(stated), "window: 7, say")
-            if mixer == "subsampled" and "reduction" not in stated:
-                refuse(f"{where}: mixer 'subsampled' needs a reduction", sorted(stated), "reduction: 4, say")
+        windowed, subsampled = mixers & {"window", "shifted", "local"}, mixers & {"subsampled"}
+        for name, having in (("window", windowed), ("reduction", subsampled)):
+            if having and name not in stated:
+                refuse(f"{where}: mixer {min(having)!r} needs a {name}", sorted(stated), f"{name}: 4, say")
+            if len(stated.get(name, ())) > 1 and mixers != having:
+                refuse(f"{where}: {name} can vary only where every mixer has one", sorted(mixers), sorted(having))
+        if "shifted" in mixers and min(stated["window"]) < 2:
+            refuse(f"{where}: a window of 1 cannot shift", stated["window"], "windows of 2 or more")
+        if subsampled and min(stated["reduction"]) < 2:
+            refuse(f"{where}: a reduction of 1 is the mixer 'global'", stated["reduction"], "reductions of 2 or more")
+
+    def _check_grids(self) -> None:
+        """Every patch must fit the image, and every reduction the token grid."""
+        for patch in self.patches():
+            grids = grids_of(self.family, patch, len(self.stages), self.img_size)
+            for index, (stage, grid) in enumerate(zip(self.stages, grids, strict=True), start=1):
+                stated = self.stated(stage)
+                most = max(stated.get("reduction", (1,))) if "subsampled" in stated.get("mixer", ()) else 1
+                if most > min(grid) and stage.layers:
+                    refuse(f"stage {index}: a reduction must fit the {grid[0]}x{grid[1]} token grid", most, min(grid))
 
 
 def changed(stage: StageSpace, name: str, choices: Choices) -> StageSpace:
     """The stage with other choices for one of its own parameters."""
     values: dict[str, Any] = {f.name: getattr(stage, f.name) for f in fields(stage)}
-    if stage.identity == "shifted":
-        values["skippable"] = None
     for level in ("stage", "block"):
         if name in values[level]:
             values[level] = {**values[level], name: choices}

@@ -79,7 +79,7 @@ def first_path(space: Declaration, s: int, blocks: int) -> tuple[int, ...]:
     stage = space.stages[s]
     if stage.identity == "shifted":
         return tuple(range(blocks))
-    skippable = stage.skippable or ()
+    skippable = stage.skips
     kept = [layer for layer in range(stage.layers) if layer not in skippable]
     return tuple(sorted(kept + list(skippable[: max(0, blocks - len(kept))])))
 
@@ -87,7 +87,7 @@ def first_path(space: Declaration, s: int, blocks: int) -> tuple[int, ...]:
 def _check_path(space: Declaration, s: int, path: Sequence[int], blocks: int) -> None:
     stage = space.stages[s]
     layers = set(path)
-    must = set(range(stage.layers)) - set(stage.skippable or ()) if stage.identity == "anywhere" else set()
+    must = set(range(stage.layers)) - set(stage.skips) if stage.identity == "anywhere" else set()
     if len(path) != blocks or list(path) != sorted(layers) or not must <= layers <= set(range(stage.layers)):
         low = len(must) if stage.identity == "anywhere" else stage.depth[0]
         refuse(f"stage{s + 1} cannot place {blocks} blocks on layers", tuple(path), f"{low}..{stage.layers} blocks")

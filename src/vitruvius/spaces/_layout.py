@@ -42,7 +42,7 @@ class Layout:
             genes += [Gene("depth", stage.depth, s)]
             genes += [Gene(name, choices, s) for name, choices in stage.stage.items()]
             for layer in range(stage.layers):
-                if layer in (stage.skippable or ()):
+                if layer in stage.skips:
                     genes.append(Gene("on", (0, 1), s, layer))
                 genes += [Gene(name, choices, s, layer) for name, choices in stage.block.items()]
         self.genes = tuple(gene for gene in genes if len(gene.choices) > 1)
@@ -70,7 +70,7 @@ class Layout:
             depth = np.array(space.depth)[self.index(vectors, "depth", stage)]
             return np.asarray(np.arange(space.layers)[None, :] < depth[:, None])
         active = np.ones((len(vectors), space.layers), dtype=bool)
-        for layer in space.skippable or ():
+        for layer in space.skips:
             active[:, layer] = vectors[:, self._column[stage, layer, "on"]] == 1
         return active
 
@@ -119,10 +119,10 @@ class Layout:
         for index, state in enumerate(states):
             for column, value in state.items():
                 rows[:, index, column] = value
-        flat = rows.reshape(-1, rows.shape[-1])
+        flat = rows.reshape(len(configs) * len(states), len(self.genes))
         if (depth := self.column("depth", stage)) is not None:
             flat[:, depth] = self.counts[depth] - 1
-        for layer in self._stages[stage].skippable or ():
+        for layer in self._stages[stage].skips:
             flat[:, self._column[stage, layer, "on"]] = 1
         return flat
 

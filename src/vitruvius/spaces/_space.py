@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vitruvius.arch import FAMILIES, Arch, Block, Stage, grids_of, refuse, require_choice, token_grids
+from vitruvius.arch import FAMILIES, Arch, Block, ImageSize, Stage, image_shape, refuse, require_choice, token_grids
 from vitruvius.arrays import MIXERS, ArchArrays, IntArray, StageArrays
+from vitruvius.costs import METRICS, Budget, check_counting
+from vitruvius.spaces._budget import BudgetSampler, prepared_sampler
 from vitruvius.spaces._count import count
 from vitruvius.spaces._declaration import Choices, Declaration, changed, dimension_names, mlp_width
 from vitruvius.spaces._encode import Path, encode
+from vitruvius.spaces._ends import chained_end
 from vitruvius.spaces._layout import NET, Layout
+from vitruvius.spaces._parts import CostParts, Counting
 from vitruvius.spaces._yaml import declaration_from_dict, declaration_to_dict, read_yaml, write_yaml
-
-if TYPE_CHECKING:
-    from vitruvius.costs import Budget
-    from vitruvius.spaces._budget import BudgetSampler
 
 _TRIES = 100
 _BLOCK_COLUMNS = ("mixer", "heads", "qk", "v", "mlp", "window", "reduction")
@@ -48,8 +48,7 @@ class Space(Declaration):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for patch in self.patches():
-            grids_of(self.family, patch, len(self.stages), self.img_size)
+        self._check_grids()
         for arch in (self.smallest, self.largest):
             token_grids(arch, self.img_size)
 
@@ -137,7 +136,7 @@ class Space(Declaration):
 
     def decode_many(self, vectors: IntArray) -> list[Arch]:
         """The architectures of encoded vectors (n, G)."""
-        arrays = self.arrays(self._as_vectors(vectors))
+        arrays = self.arrays(self.checked(vectors))
         stages = [self._decode_stage(stage) for stage in arrays.stages]
         return [
             Arch(
@@ -167,11 +166,12 @@ class Space(Declaration):
 
     def path_of(self, vector: IntArray) -> Path:
         """Which layers of the superformer the vector's blocks use."""
-        rows = self._as_vectors(np.asarray(vector)[None])
+        rows = self.checked(np.asarray(vector)[None])
         actives = (self.layout.active(rows, s)[0] for s in range(len(self.stages)))
         return tuple(tuple(np.flatnonzero(active).tolist()) for active in actives)
 
-    def _as_vectors(self, vectors: IntArray) -> IntArray:
+    def checked(self, vectors: IntArray) -> IntArray:
+        """Encoded architectures (n, G), once they are known to be indices of choices."""
         vectors = np.asarray(vectors)
         if vectors.ndim != 2 or vectors.shape[1] != len(self.layout.genes) or vectors.dtype.kind not in "iu":
             refuse(
@@ -209,8 +209,7 @@ class Space(Declaration):
         of blocks is drawn uniformly (identity "shifted"), or a layer is skipped with probability 1 / (mixers + 1)
         (identity "anywhere": the identity is one operation among the others).
         """
-        if identity is not None and not 0 <= identity <= 1:
-            refuse("the identity probability must be between 0 and 1", identity, "0..1")
+        _check_probability("the identity probability", identity)
         rows: list[IntArray] = []
         while (missing := n - sum(map(len, rows))) > 0:
             vectors = rng.integers(0, self.layout.counts, size=(missing, len(self.layout.counts)), dtype=np.int64)
@@ -242,7 +241,7 @@ class Space(Declaration):
         stage = self.stages[s]
         if (column := self.layout.column("depth", s)) is not None and identity is not None:
             vectors[:, column] = rng.choice(len(stage.depth), size=len(vectors), p=self.depth_weights(s, identity))
-        for layer in stage.skippable or ():
+        for layer in stage.skips:
             on = cast("int", self.layout.column("on", s, layer))
             vectors[:, on] = rng.random(len(vectors)) >= self.skip_weight(s, identity)
 
@@ -257,6 +256,7 @@ class Space(Declaration):
 
     def mutate(self, arch: Arch, rng: np.random.Generator, p: float) -> Arch:
         """Every choice drawn anew with probability p. Blocks that the parent lacks are drawn at random."""
+        _check_probability("the mutation probability", p)
         parent = self.encode(arch)
         used = self.layout.used(parent[None])[0]
         for _ in range(_TRIES):
@@ -314,15 +314,33 @@ class Space(Declaration):
         archs = self.decode_many(self.budget_sampler(budget, **options).vectors(rng, 1 if n is None else n))
         return archs[0] if n is None else archs
 
-    def budget_sampler(self, budget: Budget | str | Mapping[str, Any], **options: Any) -> BudgetSampler:
-        """The prepared sampler of a budget; preparing takes a second or so, and the last few are kept.
+    def budget_sampler(
+        self,
+        budget: Budget | str | Mapping[str, Any],
+        *,
+        img_size: ImageSize | None = None,
+        num_classes: int = 1000,
+        in_chans: int = 3,
+        identity: float | None = None,
+    ) -> BudgetSampler:
+        """The prepared sampler of a budget; preparing takes a second or so, and the last two are kept.
 
-        Options: `img_size` (the space's), `num_classes` (1000), `in_chans` (3) and `identity` (see `sample_vectors`).
+        img_size: the space's own unless said otherwise; identity: see `sample_vectors`.
         """
-        from vitruvius.costs import Budget
-        from vitruvius.spaces._budget import prepared_sampler
+        _check_probability("the identity probability", identity)
+        return prepared_sampler(self, Budget.of(budget), self._counting(img_size, num_classes, in_chans), identity)
 
-        return prepared_sampler(self, Budget.of(budget), **options)
+    def _counting(self, img_size: ImageSize | None, num_classes: int, in_chans: int) -> Counting:
+        check_counting(num_classes, in_chans)
+        return Counting(image_shape(self.img_size if img_size is None else img_size), num_classes, in_chans)
+
+    def cost_range(
+        self, metric: str, *, img_size: ImageSize | None = None, num_classes: int = 1000, in_chans: int = 3
+    ) -> tuple[int, int]:
+        """The least and the most "params" or "macs" that a network of the space has, exactly."""
+        require_choice("metric", metric, METRICS)
+        least, most = CostParts(self, self._counting(img_size, num_classes, in_chans)).extremes(metric)
+        return int(least), int(most)
 
     # -- counting --------------------------------------------------------------------------------------------------
 
@@ -338,18 +356,23 @@ class Space(Declaration):
 
     @cached_property
     def largest(self) -> Arch:
-        """The last choice everywhere; of the patches the smallest, which makes the most tokens."""
-        vector = self.layout.counts - 1
-        if (patch := self.layout.column("patch")) is not None:
-            vector[patch] = 0
-        return self.decode(vector)
+        """The last choice everywhere (of the patches the smallest, which makes the most tokens).
+
+        Where stages cannot follow each other so, the widest that can.
+        """
+        return self._end(last=True)
 
     @cached_property
     def smallest(self) -> Arch:
-        """The first choice everywhere; of the patches the largest."""
-        vector = np.zeros(len(self.layout.genes), dtype=np.int64)
+        """The first choice everywhere (of the patches the largest); where stages cannot follow so, the narrowest."""
+        return self._end(last=False)
+
+    def _end(self, last: bool) -> Arch:
+        vector = self.layout.counts - 1 if last else np.zeros(len(self.layout.genes), dtype=np.int64)
         if (patch := self.layout.column("patch")) is not None:
-            vector[patch] = len(self.patch) - 1
+            vector[patch] = 0 if last else len(self.patch) - 1
+        if not self.valid(vector[None])[0]:
+            vector = chained_end(self, vector, last)
         return self.decode(self.layout.canonical(vector[None])[0])
 
     # -- spaces as values ------------------------------------------------------------------------------------------
@@ -391,7 +414,14 @@ class Space(Declaration):
     def moved(self, dimension: str, step: float) -> Space:
         """The space with every choice of one dimension moved by `step`; choices that fall to zero or below drop out."""
         require_choice(f"dimension of space {self.name!r}", dimension, self.dimensions)
+        if isinstance(self.dimensions[dimension][0], str):
+            refuse("only a dimension of numbers can be moved", dimension, "widths, depths, ratios, windows, ...")
         moved = [choice + step for choice in self.dimensions[dimension] if choice + step > 0]
         if not moved:
             refuse(f"no choice of {dimension} is left after a move", step, f"above {-self.dimensions[dimension][-1]}")
         return self.with_choices(dimension, moved)
+
+
+def _check_probability(what: str, value: float | None) -> None:
+    if value is not None and not 0 <= value <= 1:
+        refuse(f"{what} must be between 0 and 1", value, "0..1")

@@ -47,9 +47,6 @@ def declaration_to_dict(space: Declaration) -> dict[str, Any]:
         {f.name: getattr(stage, f.name) for f in fields(stage) if getattr(stage, f.name) != _default(f)}
         for stage in space.stages
     ]
-    for stage in data["stages"]:
-        if stage.get("identity") != "anywhere":
-            stage.pop("skippable", None)
     plain = _plain(data)
     assert isinstance(plain, dict)
     return plain
@@ -75,6 +72,8 @@ def read_yaml(source: str | Path) -> object:
             text = Path(source).read_text()
         except OSError as error:
             refuse(f"a space's YAML file cannot be read ({error.strerror})", str(source), "a YAML file, or YAML text")
+        except UnicodeDecodeError:
+            refuse("a space's YAML file must be text", str(source), "UTF-8")
     try:
         return yaml.safe_load(str(text))
     except yaml.YAMLError as error:

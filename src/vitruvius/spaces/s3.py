@@ -42,7 +42,7 @@ publish(_s3("s3", "S3, Section 4.1: the initial space", (_stage(_ABC, (2, 3, 4),
 
 
 def _around(size: str, depths: tuple[int, ...]) -> Space:
-    """The paper prints no final space: this one is a step of Section 4.1 to each side of the network found."""
+    """The paper prints no final space: this one is 32 channels and a block to each side of the network found."""
     dims = (96, 192, 384, 768)
     stages = tuple(
         _stage(
@@ -54,7 +54,7 @@ def _around(size: str, depths: tuple[int, ...]) -> Space:
         )
         for dim, depth in zip(dims, depths, strict=True)
     )
-    return _s3(f"s3-{size}", f"Vitruvius: a step to each side of the published S3-{size[0].upper()}", stages)
+    return _s3(f"s3-{size}", f"Vitruvius: around the published S3-{size[0].upper()}", stages)
 
 
 publish(_around("tiny", (2, 2, 6, 2)))

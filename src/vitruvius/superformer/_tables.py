@@ -1,6 +1,6 @@
 """Solved tables of the cyclic rule for whole ladders (widths 1..l of l groups): a test solves them again.
 
-    python -m vitruvius.superformer.cyclic    # prints this file's tables, and every rule's gap beside the paper's
+python -m vitruvius.superformer.cyclic    # prints this file's tables, and every rule's gap beside the paper's
 """
 
 CYCLIC: dict[int, tuple[int, ...]] = {

@@ -1,14 +1,14 @@
 """Where each width's channels start on the circle: the tables of the cyclic sharing rule, proven optimal.
 
-ViTAS v2 (Section 4, A.11) divides an axis into l groups; width j uses a contiguous, wrapping run of j groups. The starts
-are chosen so that every group is trained equally often (counts differ by at most one, Eq. 12) and has the most even
-influence (Eq. 13, a width of j groups giving each of them 1/j).
+ViTAS v2 (Section 4, A.11) divides an axis into l groups; width j uses a contiguous, wrapping run of j groups. The
+starts are chosen so that every group is trained equally often (counts differ by at most one, Eq. 12) and has the most
+even influence (Eq. 13, a width of j groups giving each of them 1/j).
 
-The sum over ordered pairs of squared differences of influence is 2 (l S - T^2) with S the sum of squared influences and T
-their sum, which no choice of starts changes: so the least S is sought. The search places the widths one after the other,
-smallest first, keeps all partial placements whose bound does not exceed the best known solution, and so ends with an
-optimum. The bound: what a group still lacks in count it must get from the remaining widths, at least the lightest of
-them; and what influence remains is at best poured where there is least.
+The sum over ordered pairs of squared differences of influence is 2 (l S - T^2) with S the sum of squared influences and
+T their sum, which no choice of starts changes: so the least S is sought. The search places the widths one after the
+other, smallest first, keeps all partial placements whose bound does not exceed the best known solution, and so ends
+with an optimum. The bound: what a group still lacks in count it must get from the remaining widths, at least the
+lightest of them; and what influence remains is at best poured where there is least.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ _EPS = 1e-9
 
 
 def influence_gap(use: NDArray[np.bool_], widths: Sequence[int]) -> float:
-    """The quantity of the paper's Table 16: the sum over ordered pairs of groups of squared differences, over l.
+    """The quantity of the paper's Table 16: the sum over ordered pairs of groups of squared differences, over groups.
 
-    use: (m, l), which groups each width uses.
+    use: (m, groups), which groups each width uses.
     """
     influence = (use / np.asarray(widths, dtype=np.float64)[:, None]).sum(axis=0)
     differences = influence[:, None] - influence[None, :]
     return float((differences**2).sum() / len(influence))
 
 
-def runs(l: int, widths: Sequence[int], starts: Sequence[int]) -> NDArray[np.bool_]:
-    """(m, l): the groups of each width's run."""
-    place = (np.arange(l)[None, :] - np.asarray(starts)[:, None]) % l
+def runs(groups: int, widths: Sequence[int], starts: Sequence[int]) -> NDArray[np.bool_]:
+    """(m, groups): the groups of each width's run."""
+    place = (np.arange(groups)[None, :] - np.asarray(starts)[:, None]) % groups
     return place < np.asarray(widths)[:, None]
 
 
-def _squares(l: int, widths: Sequence[int], starts: Sequence[int]) -> float:
-    influence = (runs(l, widths, starts) / np.asarray(widths)[:, None]).sum(axis=0)
+def _squares(groups: int, widths: Sequence[int], starts: Sequence[int]) -> float:
+    influence = (runs(groups, widths, starts) / np.asarray(widths)[:, None]).sum(axis=0)
     return float((influence**2).sum())
 
 
-def chained(l: int, widths: Sequence[int]) -> tuple[int, ...]:
+def chained(groups: int, widths: Sequence[int]) -> tuple[int, ...]:
     """Starts whose unused arcs follow each other around the circle, which alone makes the counts fair.
 
     The best order of the arcs is sought by trying all of them (up to 7 widths) or by swapping pairs.
@@ -58,21 +58,21 @@ def chained(l: int, widths: Sequence[int]) -> tuple[int, ...]:
     def starts(order: Sequence[int]) -> tuple[int, ...]:
         found, end = [0] * len(widths), 0
         for i in order:
-            end = (end + l - widths[i]) % l  # the arc that width i leaves out ends here, and its run starts
+            end = (end + groups - widths[i]) % groups  # the arc that width i leaves out ends here, and its run starts
             found[i] = end
         return tuple(found)
 
     order = list(range(len(widths)))
     if len(order) <= 7:
-        return min((starts(each) for each in permutations(order)), key=lambda s: _squares(l, widths, s))
-    best, least, improved = order, _squares(l, widths, starts(order)), True
+        return min((starts(each) for each in permutations(order)), key=lambda s: _squares(groups, widths, s))
+    best, least, improved = order, _squares(groups, widths, starts(order)), True
     while improved:
         improved = False
         for i in range(len(order)):
             for j in range(i):
                 other = best.copy()
                 other[i], other[j] = other[j], other[i]
-                if (squares := _squares(l, widths, starts(other))) < least - _EPS:
+                if (squares := _squares(groups, widths, starts(other))) < least - _EPS:
                     best, least, improved = other, squares, True
     return starts(best)
 
@@ -99,19 +99,21 @@ def _bounds(influence: Floats, count: Ints, left: Sequence[int], low: int, high:
 
 
 @lru_cache(maxsize=256)
-def optimal_starts(l: int, widths: tuple[int, ...]) -> tuple[int, ...]:
-    """Starts of the runs of these widths among l groups, with the least influence gap of all fair ones."""
+def optimal_starts(groups: int, widths: tuple[int, ...]) -> tuple[int, ...]:
+    """Starts of the runs of these widths among groups groups, with the least influence gap of all fair ones."""
     total = sum(widths)
-    low, high = total // l, -(-total // l)
+    low, high = total // groups, -(-total // groups)
     order = sorted(range(len(widths)), key=lambda i: widths[i])
-    best = chained(l, widths)
-    least = _squares(l, widths, best)
+    best = chained(groups, widths)
+    least = _squares(groups, widths, best)
     starts = np.zeros((1, 0), dtype=np.int64)
-    influence, count = np.zeros((1, l)), np.zeros((1, l), dtype=np.int64)
+    influence, count = np.zeros((1, groups)), np.zeros((1, groups), dtype=np.int64)
     for depth, i in enumerate(order):
         width, left = widths[i], [widths[j] for j in order[depth + 1 :]]
-        places = np.arange(l if depth and width < l else 1)  # turning the circle changes nothing: the first starts at 0
-        use = runs(l, [width] * len(places), places.tolist())
+        places = np.arange(
+            groups if depth and width < groups else 1
+        )  # turning the circle changes nothing: the first starts at 0
+        use = runs(groups, [width] * len(places), places.tolist())
         rows, kept = [], []
         for place in places:
             grown = influence + use[place] / width
@@ -140,24 +142,24 @@ def _distinct(influence: Floats, count: Ints, starts: Ints) -> tuple[Floats, Int
     return influence[first], count[first], starts[first]
 
 
-def _patterns(l: int, widths: Sequence[int]) -> list[tuple[int, ...]]:
+def _patterns(groups: int, widths: Sequence[int]) -> list[tuple[int, ...]]:
     """Every set of widths that one group may serve: the full one, and as many others as fairness asks for."""
     total = sum(widths)
-    sizes = {total // l, -(-total // l)}
-    full = [i for i, width in enumerate(widths) if width == l]
-    others = [i for i, width in enumerate(widths) if width < l]
+    sizes = {total // groups, -(-total // groups)}
+    full = [i for i, width in enumerate(widths) if width == groups]
+    others = [i for i, width in enumerate(widths) if width < groups]
     return [(*chosen, *full) for size in sizes for chosen in combinations(others, size - len(full))]
 
 
-def free_use(l: int, widths: Sequence[int]) -> NDArray[np.bool_]:
-    """(m, l): the fairest use of groups when a width's groups need not be neighbours, by an integer program.
+def free_use(groups: int, widths: Sequence[int]) -> NDArray[np.bool_]:
+    """(m, groups): the fairest use of groups when a width's groups need not be neighbours, by an integer program.
 
     A group is known by the set of widths that it serves, and the gap is a sum over groups: so the unknowns are how many
     groups serve each set, every width must be served as often as it has groups, and the program is linear.
     """
     from scipy.optimize import LinearConstraint, milp
 
-    patterns = _patterns(l, widths)
+    patterns = _patterns(groups, widths)
     serves = np.array([[i in pattern for pattern in patterns] for i in range(len(widths))], dtype=np.float64)
     influence = (serves / np.asarray(widths)[:, None]).sum(axis=0)
     solved = milp(
@@ -167,7 +169,7 @@ def free_use(l: int, widths: Sequence[int]) -> NDArray[np.bool_]:
         options={"mip_rel_gap": 0.0},
     )
     if not solved.success:
-        raise RuntimeError(f"the integer program of {l} groups was not solved: {solved.message}")
+        raise RuntimeError(f"the integer program of {groups} groups was not solved: {solved.message}")
     amounts = np.rint(solved.x).astype(int)
     groups = [pattern for pattern, amount in zip(patterns, amounts, strict=True) for _ in range(amount)]
     # Turning like groups next to each other keeps the gathers few.
@@ -178,31 +180,3 @@ def pieces(use: NDArray[np.bool_]) -> int:
     """How many contiguous pieces all widths together are gathered from."""
     padded = np.concatenate([np.zeros((len(use), 1), dtype=bool), use], axis=1)
     return int((padded[:, 1:] & ~padded[:, :-1]).sum())
-
-
-PAPER = {5: (30.3, 10.0, 0.6), 6: (48.1, 19.0, 0.3), 7: (70.6, 30.6, 0.7), 8: (99.1, 46.1, 0.5), 9: (130.0, 66.1, 0.8)}
-PAPER |= {10: (167.4, 88.7, 0.5)}
-"""Table 16 as the paper prints it: ordinal, bilateral, cyclic."""
-
-
-def main() -> None:
-    """Prints the solved tables, and each rule's gap by one formula."""
-    tables = {}
-    print(f"{'l':>3}{'ordinal':>10}{'bilateral':>11}{'cyclic':>9}{'free':>9}{'pieces: cyclic':>16}{'free':>6}   the paper's")
-    for l in range(2, MOST_GROUPS + 1):
-        widths = tuple(range(1, l + 1))
-        tables[l] = optimal_starts(l, widths)
-        first, cyclic, free = runs(l, widths, [0] * l), runs(l, widths, tables[l]), free_use(l, widths)
-        both = np.concatenate([first, first[:, ::-1]])
-        gaps = [influence_gap(first, widths), influence_gap(both, widths * 2)]
-        gaps += [influence_gap(cyclic, widths), influence_gap(free, widths)]
-        row = f"{l:>3}{gaps[0]:>10.3f}{gaps[1]:>11.3f}{gaps[2]:>9.3f}{gaps[3]:>9.3f}{pieces(cyclic):>16}{pieces(free):>6}"
-        print(row, "  " + ", ".join(map(str, PAPER.get(l, ()))))
-    print("\nCYCLIC: dict[int, tuple[int, ...]] = {")
-    for l, starts in tables.items():
-        print(f"    {l}: {starts},")
-    print("}")
-
-
-if __name__ == "__main__":
-    main()

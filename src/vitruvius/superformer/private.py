@@ -8,9 +8,9 @@ What may be private is asked for by name:
 - "mixer": q, k, v and output projections of their own for every kind of mixer (windows, shifted or not, are one kind).
 
 What must be private, because no rule could share it with a meaning: patch convolutions a patch size (kernels of 14 and
-of 32 pixels see other scales), position embeddings a token grid, sub-sampling convolutions a ratio. Relative bias tables
-are shared among windows by offset: a smaller window reads the middle of the largest window's table, where the same
-offsets lie.
+of 32 pixels see other scales), position embeddings a token grid, sub-sampling convolutions a ratio. Relative bias
+tables are shared among windows by offset: a smaller window reads the middle of the largest window's table, where the
+same offsets lie.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Ordinal(SharingRule):
 
 
 class Bilateral(SharingRule):
-    """The first channels on one side, the last on the other, both trained (BCNet): fair counts for two passes a step."""
+    """The first channels on one side, the last on the other, both trained (BCNet): fair, for two passes a step."""
 
     name = "bilateral"
     sides = 2

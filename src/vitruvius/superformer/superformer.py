@@ -1,8 +1,8 @@
 """The superformer: the shared parameters of every network of a space, and nothing else.
 
 It owns the parameters of the largest network (and private copies) and slices them into the plain model of an
-architecture with `torch.func.functional_call`, on a skeleton that has no memory of its own. There are no elastic layers,
-and the architecture is an argument: nothing is set, nothing needs to be reset.
+architecture with `torch.func.functional_call`, on a skeleton that has no memory of its own. There are no elastic
+layers, and the architecture is an argument: nothing is set, nothing needs to be reset.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from vitruvius.arch import Arch, ImageSize, image_shape, refuse
 from vitruvius.models import Backbone, build
-from vitruvius.models._layers import Drops, embedding
+from vitruvius.models._layers import Drops, embedding, seeded
 from vitruvius.spaces import Path, Space
 from vitruvius.superformer._slices import Place, Slice, places, shared_shape, slice_of
 from vitruvius.superformer._widths import AxisWidths
@@ -65,6 +65,7 @@ class Superformer(nn.Module):
     private: which parts have copies of their own (see `vitruvius.superformer.private`).
     img_size: the space's own unless said otherwise.
     cache: how many architectures' skeletons and slices are kept.
+    seed: of the initial weights; without one they come from torch's generator.
     drops: dropout rates, as for `build`.
     """
 
@@ -78,6 +79,7 @@ class Superformer(nn.Module):
         img_size: ImageSize | None = None,
         in_chans: int = 3,
         cache: int = 64,
+        seed: int | None = None,
         **drops: float,
     ) -> None:
         super().__init__()
@@ -98,7 +100,8 @@ class Superformer(nn.Module):
         self._widths = AxisWidths(space, self.img_size)
         self.shared = nn.ParameterDict()
         """The shared parameters, by name; dots of module paths are slashes here."""
-        self._make_shared()
+        with seeded(seed):
+            self._make_shared()
 
     # -- owning ----------------------------------------------------------------------------------------------------
 
