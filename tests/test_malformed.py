@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -57,6 +58,7 @@ def put(base: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     return data
 
 
+RNG = np.random.default_rng(0)
 B = "stages.0.blocks.0."
 RECORDS: list[tuple[dict[str, Any], str, Any, str]] = [
     (ARCH, "family", "vitt", "unknown family.*did you mean 'vit'"),
@@ -179,6 +181,31 @@ SPACES: list[tuple[str, Any, str]] = [
     (S + "block", {"heads": [3], "qk": [192], "v": [100], "mlp": [768]}, "every v must be a multiple"),
     (S + "block", {"heads": [5], "mlp": [768]}, "every dim must be a multiple of heads"),
     (S + "stage", {"heads": [3, 4]}, "a parameter is written in one place"),
+    (S + "depth", None, "depth must be a number of blocks|stage depth"),
+    (S + "depth", 10**8, "depth must be a number of blocks"),
+    (S + "dim", 10**20, "stage dim must be a positive"),
+    (S + "block.mlp_ratio", float("inf"), "mlp_ratio must be positive"),
+    (S + "block.mlp_ratio", float("nan"), "mlp_ratio must be positive"),
+    (S + "block.window", 7, "no mixer has a window"),
+    (
+        S[:-1],
+        {**SPACE["stages"][0], "depth": 3, "identity": "anywhere", "skippable": [1.0]},
+        "a skippable layer must be",
+    ),
+    (S + "block", {"mixer": ["global", "global+global"], "heads": 3, "mlp": 9}, "mixers that alternate stand alone"),
+    ("source", ["a"], "a space's source must be text"),
+    ("norm_eps", "small", "norm_eps must be a small"),
+]
+TWINS = {
+    **{**SPACE, "family": "twins", "class_token": False, "pool": "mean", "positions": "conv", "patch": 4},
+    "img_size": 32,
+    "stages": [{"dim": 8, "depth": 2, "block": {"mixer": "subsampled", "reduction": 2, "heads": 2, "mlp": 8}}],
+}
+TWINS_SPACES: list[tuple[str, Any, str]] = [
+    (S + "block.reduction", [1, 2], "a reduction of 1 is the mixer 'global'"),
+    (S + "block.reduction", [2, 16], "a reduction must fit the 8x8 token grid"),
+    (S + "block.reduction", ..., "mixer 'subsampled' needs a reduction"),
+    (S + "block.mixer", ["subsampled", "local"], "mixer 'local' needs a window"),
 ]
 
 
@@ -203,6 +230,21 @@ def test_malformed_space(path: str, value: Any, rule: str) -> None:
     assert re.search(rule, complaint(lambda: Space.from_yaml(text)))
 
 
+@pytest.mark.parametrize(("path", "value", "rule"), TWINS_SPACES, ids=lambda part: str(part)[:40])
+def test_malformed_twins_space(path: str, value: Any, rule: str) -> None:
+    text = yaml.safe_dump(put(TWINS, path, value))
+    assert re.search(rule, complaint(lambda: Space.from_yaml(text)))
+
+
+def test_an_attention_scale_needs_a_channel_a_head() -> None:
+    narrow = put(put(SPACE, "attn_scale", "embed"), "stages.0.dim", [2, 192])
+    assert "needs a channel a head" in complaint(lambda: Space.from_dict(narrow))
+
+
+def test_yamls_own_idea_of_numbers() -> None:
+    assert Space.from_yaml(yaml.safe_dump(SPACE) + "norm_eps: 1e-5\n").norm_eps == 1e-5
+
+
 def test_the_bases_are_well_formed() -> None:
     assert Arch.from_dict(ARCH).depth == 2
     assert Arch.from_dict(SWIN).depth == 2
@@ -215,6 +257,23 @@ def test_the_bases_are_well_formed() -> None:
     [
         (lambda: Arch.from_json("{"), "must be JSON text"),
         (lambda: Arch.from_json("[]"), "an architecture must be a mapping"),
+        (lambda: Arch.from_json("[" * 10**5), "must be JSON text"),
+        (lambda: Arch.from_dict({**ARCH, "version": 1.0}), "unknown Arch format version"),
+        (lambda: Arch.from_dict({**ARCH, "version": True}), "unknown Arch format version"),
+        (lambda: Arch.from_dict({**ARCH, "main_branch": False}), "main_branch is true or false"),
+        (lambda: spaces.load("s3").moved("stage1.mixer", 1), "only a dimension of numbers can be moved"),
+        (lambda: spaces.load("s3").mutate(spaces.load("s3").largest, RNG, 5), "mutation probability must be between"),
+        (lambda: spaces.load("s3").sample_within("macs<=9G", RNG, identity=1.5), "identity probability must be"),
+        (lambda: spaces.load("s3").sample_within("macs<=9G", RNG, num_classes=-5), "num_classes must be"),
+        (lambda: spaces.load("s3").sample_within("macs<=0", RNG), "no network of space 's3'"),
+        (lambda: spaces.load("s3").encode("s3"), "only an Arch can be encoded"),
+        (lambda: costs.macs(np.full((1, 56), -1), space=spaces.load("s3")), "is the index of a choice"),
+        (lambda: costs.macs(np.zeros((1, 5), int), space=spaces.load("s3")), "encoded architectures of"),
+        (lambda: costs.macs(zoo.load("deit-tiny"), img_size=16 * 60_000), "countable in 64 bits"),
+        (lambda: Budget.of({"macs": ("1G", "2G")}), "ends must be numbers"),
+        (lambda: Budget.of("macs = 1G +- 1.2.3%"), "a budget cannot be read"),
+        (lambda: build(zoo.load("deit-tiny"), features_only=True, out_indices=[99]), "out_indices name feature maps"),
+        (lambda: build(spaces.load("vitas-v1").smallest, features_only=True), "features need a block"),
         (lambda: Space.from_yaml("a: [\n"), "a space must be YAML"),
         (lambda: Space.from_yaml("nothing.yaml"), "cannot be read"),
         (lambda: Space.from_yaml("- 1\n- 2\n"), "a space must be a mapping"),

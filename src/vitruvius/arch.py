@@ -55,9 +55,13 @@ def refuse(rule: str, value: object, allowed: object) -> NoReturn:
     raise ValueError(f"{rule}; got {value!r}; allowed: {allowed}")
 
 
+MOST = 10**6
+"""No width, depth or side is larger, so that costs fit into 64 bits."""
+
+
 def require_positive(what: str, value: object) -> None:
-    if type(value) is not int or value < 1:
-        refuse(f"{what} must be a positive whole number", value, "1, 2, 3, ...")
+    if type(value) is not int or not 1 <= value <= MOST:
+        refuse(f"{what} must be a positive whole number", value, f"1, 2, 3, ..., {MOST:,}")
 
 
 def require_choice(what: str, value: object, allowed: Iterable[object]) -> None:
@@ -243,6 +247,8 @@ class Arch:
     attn_scale: AttnScale = "head"
     """Attention logits are divided by the root of qk / heads ("head") or of dim // heads ("embed": ViTAS v1 Eq. 3)."""
     norm_eps: float = 1e-6
+    main_branch: bool = True
+    """Of spatial reductions (family "resvit"): whether a pooled copy is added to them (ViT-ResNAS, Table 1)."""
     version: int = field(default=VERSION, compare=False)
 
     def __post_init__(self) -> None:
@@ -265,12 +271,16 @@ class Arch:
             refuse(
                 "pooling by the class token needs a class token", self.class_token, "class_token=True or pool='mean'"
             )
+        if type(self.main_branch) is not bool or not (self.main_branch or self.family == "resvit"):
+            refuse("main_branch is true or false, and false only in family 'resvit'", self.main_branch, "true")
         self._check_patch(rules)
         self._check_stages(rules)
         if self.attn_scale == "embed" and all(
             stage.dim // block.heads == block.qk // block.heads for stage in self.stages for block in stage.blocks
         ):
             object.__setattr__(self, "attn_scale", "head")  # one network, one record
+        if len(self.stages) == 1:
+            object.__setattr__(self, "main_branch", True)  # there is no reduction
 
     def _check_patch(self, rules: Family) -> None:
         if not isinstance(self.patch, Patch):
@@ -324,6 +334,7 @@ class Arch:
             "pool": self.pool,
             "attn_scale": self.attn_scale,
             "norm_eps": self.norm_eps,
+            **({} if self.main_branch else {"main_branch": False}),
             "stages": [{"dim": s.dim, "blocks": [_plain(b) for b in s.blocks]} for s in self.stages],
         }
 
@@ -334,7 +345,7 @@ class Arch:
     @classmethod
     def from_dict(cls, data: object) -> Arch:
         required = ("family", "version", "patch", "stages", "positions", "class_token", "pool")
-        data = require_keys("an architecture", data, required, ("attn_scale", "norm_eps"))
+        data = require_keys("an architecture", data, required, ("attn_scale", "norm_eps", "main_branch"))
         patch = Patch(**require_keys("a patch", data["patch"], ("size",), ("stride", "stem")))
         stages = tuple(
             _stage_from(f"stages[{i}]", stage) for i, stage in enumerate(require_list("stages", data["stages"]))
@@ -345,7 +356,7 @@ class Arch:
     def from_json(cls, text: str) -> Arch:
         try:
             data = json.loads(text)
-        except (json.JSONDecodeError, TypeError) as error:
+        except (json.JSONDecodeError, TypeError, RecursionError) as error:
             raise ValueError(f"an architecture must be JSON text; {error}; allowed: what Arch.to_json writes") from None
         return cls.from_dict(data)
 
@@ -371,7 +382,7 @@ def _plain(record: Block | Patch) -> dict[str, Any]:
 def image_shape(img_size: ImageSize) -> tuple[int, int]:
     """Height and width in pixels."""
     shape = tuple(img_size) if isinstance(img_size, list | tuple) else (img_size, img_size)
-    if len(shape) != 2 or any(type(side) is not int or side < 1 for side in shape):
+    if len(shape) != 2 or any(type(side) is not int or not 1 <= side <= MOST for side in shape):
         refuse("an image size is one positive whole number, or a height and a width", img_size, "224, or (192, 256)")
     return shape
 

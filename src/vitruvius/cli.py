@@ -69,9 +69,10 @@ def read_arch(text: str) -> Arch:
     if text.endswith(".json") or os.sep in text:
         try:
             return Arch.from_json(Path(text).read_text())
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "not text"
             raise ValueError(
-                f"an architecture file cannot be read; got {text!r}; {error.strerror}; allowed: a JSON file"
+                f"an architecture file cannot be read ({why}); got {text!r}; allowed: a JSON file"
             ) from None
     return zoo.load(text)
 
@@ -101,6 +102,7 @@ def spaces_command(
                 {
                     "space": known,
                     "family": space.family,
+                    "pixels": space.img_size,
                     "networks": space.networks if as_json else _amount(space.networks),
                     "paths": space.size if as_json else _amount(space.size),
                     "params": list(params) if as_json else "..".join(map(short, params)),
@@ -115,7 +117,8 @@ def spaces_command(
         print(json.dumps(space.to_dict(), indent=1))
         return
     Console().print(
-        f"[bold]{space.name}[/]  {_escape(space.source)}\nfamily {space.family}, images of {space.img_size} pixels, "
+        f"[bold]{_escape(space.name)}[/]  {_escape(space.source)}\n"
+        f"family {space.family}, images of {space.img_size} pixels, "
         f"{_amount(space.networks)} networks on {_amount(space.size)} paths"
     )
     print()
@@ -137,7 +140,7 @@ def _amount(count: int) -> str:
 
 def read_space(text: str) -> spaces.Space:
     """A space from its name or a YAML file."""
-    return spaces.Space.from_yaml(text) if text.endswith((".yaml", ".yml")) else spaces.load(text)
+    return spaces.Space.from_yaml(text) if text.endswith((".yaml", ".yml", ".json")) else spaces.load(text)
 
 
 @app.command("zoo", epilog="Example: vitruvius zoo s3-tiny --json > s3-tiny.json")
@@ -156,24 +159,27 @@ def zoo_command(
         else:
             _show_arch(arch)
         return
-    rows: list[dict[str, Any]] = []
-    for entry in zoo.entries():
-        ours = costs.cost(entry.arch, img_size=entry.img_size)
-        numbers = entry.numbers()
-        row: dict[str, Any] = {"name": entry.name, "params": ours.params, "MACs": ours.macs}
-        if not as_json:
-            row |= {"params": f"{ours.params / 1e6:.2f} M", "MACs": f"{ours.macs / 1e9:.2f} G"}
-        for metric, unit in (("params", "M"), ("macs", "G")):
-            printed = numbers.get(metric)
-            mark = "" if printed is None or printed.agrees or as_json else " *"
-            row[f"paper's {metric}"] = None if printed is None else f"{printed.text} {unit}{mark}"
-        row |= {"paper's top-1": entry.printed.get("top1"), "source": entry.source}
-        if notes or as_json:
-            row |= {"note": entry.note}
-        rows.append(row)
-    _show(rows, as_json, right=("params", "MACs", "paper's params", "paper's macs", "paper's top-1"))
+    rows = [_zoo_row(entry, img_size, notes, as_json) for entry in zoo.entries() for img_size in entry.printed]
+    _show(rows, as_json, right=("pixels", "params", "MACs", "paper's params", "paper's MACs", "paper's top-1"))
     if not as_json and not notes:
         print("* not ours to the printed digit: `vitruvius zoo --notes` says what was found. MACs are of one image.")
+
+
+def _zoo_row(entry: zoo.Entry, img_size: int, notes: bool, as_json: bool) -> dict[str, Any]:
+    ours, numbers, printed = costs.cost(entry.arch, img_size=img_size), entry.numbers(img_size), entry.printed[img_size]
+    if as_json:
+        row: dict[str, Any] = {"name": entry.name, "id": entry.arch.id, "img_size": img_size}
+        row |= {"params": ours.params, "macs": ours.macs}
+        row |= {f"paper_{metric}": float(text) for metric, text in printed.items()}
+        row |= {f"{metric}_agrees": number.agrees for metric, number in numbers.items()}
+        return {**row, "source": entry.source, "note": entry.note}
+    row = {"name": entry.name, "pixels": img_size}
+    row |= {"params": f"{ours.params / 1e6:.2f} M", "MACs": f"{ours.macs / 1e9:.2f} G"}
+    for metric, title, unit in (("params", "paper's params", "M"), ("macs", "paper's MACs", "G")):
+        number = numbers.get(metric)
+        row[title] = None if number is None else f"{number.text} {unit}{'' if number.agrees else ' *'}"
+    row |= {"paper's top-1": printed.get("top1"), "source": entry.source}
+    return {**row, "note": entry.note} if notes else row
 
 
 def _show_arch(arch: Arch) -> None:
@@ -247,12 +253,12 @@ def sample_command(
     for arch, p, m in zip(chosen.decode_many(vectors), total.params.tolist(), total.macs.tolist(), strict=True):
         row: dict[str, Any] = {"id": arch.id, "params": p, "macs": m}
         if as_json:
-            row["arch"] = arch.to_dict()
+            row |= {"space": chosen.name, "seed": seed, **counting, "arch": arch.to_dict()}
         else:
             stages = arch.stages
             row |= {
-                "params": f"{p / 1e6:.3f} M",
-                "macs": f"{m / 1e9:.3f} G",
+                "params": short(p),
+                "macs": short(m),
                 "patch": arch.patch.size,
                 "dims": " ".join(str(stage.dim) for stage in stages),
                 "depths": " ".join(str(len(stage.blocks)) for stage in stages),

@@ -159,3 +159,11 @@ def test_empty_stages_run() -> None:
     assert space.smallest.depth == 0
     assert build(space.smallest, num_classes=2, img_size=64)(image(64)).shape == (2, 2)
     assert build(spaces.load("vitas-v1").smallest, num_classes=2, img_size=32)(image()).shape == (2, 2)
+
+
+def test_a_seed_makes_equal_weights() -> None:
+    before = torch.random.get_rng_state()
+    first, second, other = (build(nano("s3-nano"), img_size=32, seed=seed).state_dict() for seed in (1, 1, 2))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)

@@ -66,6 +66,44 @@ SMALL = {
         )
         * 2,
     ),
+    "one dim for all": Space(
+        name="j",
+        **{**VIT, "family": "resvit"},
+        net={"dim": (8, 16)},
+        stages=(StageSpace(depth=(1, 2), block={"heads": (1, 2), "mlp_ratio": (1, 2)}),) * 2,
+        img_size=64,
+    ),
+    "queries and values apart": Space(
+        name="k", **VIT, stages=(StageSpace(dim=12, depth=2, block={"heads": (1, 3), "qk": (6, 12), "v": 9, "mlp": 5}),)
+    ),
+    "no choice": Space(name="l", **VIT, stages=(StageSpace(dim=8, depth=2, block={"heads": 2, "mlp": 8}),)),
+    "no blocks": Space(name="m", **VIT, stages=(StageSpace(dim=(8, 16), depth=0, block={"heads": 2, "mlp": 8}),)),
+    "some mixers anywhere": Space(
+        name="n",
+        family="twins",
+        patch=4,
+        class_token=False,
+        pool="mean",
+        positions="conv",
+        img_size=32,
+        stages=(
+            StageSpace(
+                dim=(8, 16),
+                depth=2,
+                identity="anywhere",
+                block={"mixer": ("local", "global"), "window": 2, "heads": 2, "qkv": (8, 16), "mlp": 8},
+            ),
+        )
+        * 2,
+    ),
+    "ends that cannot follow": Space(
+        name="o",
+        **{**VIT, "family": "pit", "stride": 8},
+        stages=(
+            StageSpace(depth=1, stage={"heads": (2, 3), "head_dim": 4}, block={"mlp_ratio": 1}),
+            StageSpace(depth=1, stage={"heads": (2, 4), "head_dim": 4}, block={"mlp_ratio": 1}),
+        ),
+    ),
     "alternating": Space(
         name="i",
         family="swin",
@@ -200,12 +238,24 @@ def test_neighbours_join_the_whole_space() -> None:
 
 
 @pytest.mark.parametrize("name", ALL_SPACES)
-def test_largest_and_smallest_bound_the_space(name: str, rng: np.random.Generator) -> None:
+def test_ranges_bound_the_space(name: str, rng: np.random.Generator) -> None:
     space = spaces.load(name)
+    ends = [space.smallest, space.largest]
     cost = costs.cost(space.sample_vectors(rng, 500), space=space)
-    for arch, sign in ((space.largest, 1), (space.smallest, -1)):
-        assert space.contains(arch)
-        assert (sign * (costs.macs(arch, img_size=space.img_size) - cost.macs) >= 0).all()
+    for metric in ("params", "macs"):
+        least, most = space.cost_range(metric)
+        values = [*getattr(cost, metric), *getattr(costs.cost(ends, img_size=space.img_size), metric)]
+        assert least <= min(values)
+        assert max(values) <= most
+
+
+@pytest.mark.parametrize("name", [*SMALL])
+def test_ranges_are_exact(name: str) -> None:
+    space = SMALL[name]
+    cost = costs.cost(every_vector(space), space=space)
+    for metric in ("params", "macs"):
+        values = getattr(cost, metric)
+        assert space.cost_range(metric) == (values.min(), values.max())
 
 
 @pytest.mark.parametrize("name", ALL_SPACES)

@@ -56,7 +56,8 @@ class Budget:
         for metric, low, high in self.ends:
             require_choice("metric of a budget", metric, METRICS)
             if not 0 <= low <= high or math.isinf(low):
-                refuse(f"the {metric} budget's lower end must not pass its upper end", (low, high), "0 <= low <= high")
+                ends = f"{low:.10g}..{high:.10g}"
+                refuse(f"the {metric} budget's lower end must not pass its upper end", ends, "0 <= low <= high")
         if len({metric for metric, _, _ in self.ends}) < len(self.ends):
             refuse("a budget has a metric twice", [metric for metric, _, _ in self.ends], "each metric once")
 
@@ -90,7 +91,7 @@ class Budget:
 
 def _pair(metric: str, ends: Any) -> tuple[float, float]:
     if isinstance(ends, str):
-        return _ends(ends.strip())
+        return _ends(re.sub(rf"^\s*{metric}\s*[:=]?", "", ends, flags=re.IGNORECASE).strip())
     if not isinstance(ends, list | tuple) or len(ends) != 2:
         refuse(f"the {metric} budget must be text or two ends", ends, "(1.2e9, 1.3e9), or '1.2G..1.3G'")
     for end in ends:

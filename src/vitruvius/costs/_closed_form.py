@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vitruvius.arch import RELATIVE_CLAMP, Arch, ImageSize, Patch, grids_of, refuse, token_grids
+from vitruvius.arch import RELATIVE_CLAMP, Arch, ImageSize, Patch, grids_of, image_shape, refuse, token_grids
 from vitruvius.arrays import MIXERS, ArchArrays, StageArrays, arrays_of
 
 Ints: TypeAlias = Any
@@ -181,6 +181,7 @@ class FamilyCost:
 def cost_of_arrays(arrays: ArchArrays, img_size: ImageSize, num_classes: int, in_chans: int) -> Cost:
     """(n,) parameters and MACs."""
     family = FamilyCost(arrays.family, arrays.class_token, arrays.positions)
+    _check_overflow(arrays, img_size, max(num_classes, in_chans))
     grids = [grids_of(arrays.family, patch, len(arrays.stages), img_size) for patch in arrays.patches]
     # (stage, side, patch) -> the (n,) sides of each stage's token grid
     sides = np.array(grids, dtype=np.int64).transpose(1, 2, 0)[:, :, arrays.patch]
@@ -204,6 +205,18 @@ def cost_of_arrays(arrays: ArchArrays, img_size: ImageSize, num_classes: int, in
         total += blocks_cost(family, stage, grid).where(stage.active).sum()
         total += family.occupied(stage.dim, grid).where(stage.active.any(axis=-1))
     return total + family.exit(arrays.stages[-1].dim, num_classes)
+
+
+def _check_overflow(arrays: ArchArrays, img_size: ImageSize, other: int) -> None:
+    """Refuses what might not fit into 64 bits, by a bound that no real network comes near."""
+    high, wide = image_shape(img_size)
+    stride = min(patch.stride for patch in arrays.patches)
+    pixels = max(patch.size for patch in arrays.patches) ** 2
+    tokens = (high // stride + 1) * (wide // stride + 1) + 1
+    width = max([other, *(int(getattr(s, n).max(initial=1)) for s in arrays.stages for n in ("dim", "qk", "v", "mlp"))])
+    layers = sum(stage.active.shape[1] for stage in arrays.stages) + len(arrays.stages) + 2
+    if layers * tokens * width * (2 * tokens + 64 * width + 3 * pixels) >= 2**63:
+        refuse("an architecture and its image must be countable in 64 bits", (high, wide), "smaller widths or images")
 
 
 def blocks_cost(family: FamilyCost, stage: StageArrays, grid: Grid) -> Cost:

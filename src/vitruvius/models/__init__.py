@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from timm.models._features import FeatureGetterNet
 from torch import nn
@@ -55,5 +54,10 @@ def build(
         return model
     if not model.feature_info:
         refuse("features need a block to be taken from", arch.id, "an architecture with blocks")
-    indices: Any = range(len(model.feature_info)) if out_indices is None else out_indices
-    return FeatureGetterNet(model, indices if isinstance(indices, int) else list(indices))
+    taps = len(model.feature_info)
+    if isinstance(out_indices, int):
+        out_indices = range(taps - out_indices, taps)
+    indices = list(range(taps) if out_indices is None else out_indices)
+    if not indices or any(type(index) is not int or not -taps <= index < taps for index in indices):
+        refuse("out_indices name feature maps", indices, f"{-taps}..{taps - 1}, or how many of the last")
+    return FeatureGetterNet(model, indices)

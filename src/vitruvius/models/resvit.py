@@ -61,9 +61,10 @@ class SpatialReduction(Downsample):
     }
     follows: ClassVar[dict[str, str]] = {"pos_embed": "patch"}
 
-    def __init__(self, before: int, after: int, grid: Grid, eps: float) -> None:
+    def __init__(self, before: int, after: int, grid: Grid, eps: float, main_branch: bool) -> None:
         super().__init__()
         self.padding = after - before
+        self.main_branch = main_branch
         self.norm = nn.LayerNorm(before, eps=eps)
         self.conv = nn.Conv2d(before, after, 3, 2, padding=1)
         self.token = nn.Linear(before, after)
@@ -74,9 +75,12 @@ class SpatialReduction(Downsample):
         normed = self.norm(x_BNC)
         patches = to_tokens(self.conv(to_map(normed[:, 1:], grid))) + self.pos_embed
         residual = torch.cat([self.token(normed[:, :1]), patches], dim=1)
+        smaller = (grid[0] // 2, grid[1] // 2)
+        if not self.main_branch:
+            return residual, smaller
         pooled = to_tokens(F.avg_pool2d(to_map(x_BNC[:, 1:], grid), 2))
         main = F.pad(torch.cat([x_BNC[:, :1], pooled], dim=1), (0, self.padding))
-        return main + residual, (grid[0] // 2, grid[1] // 2)
+        return main + residual, smaller
 
 
 class ResViT(Backbone):
@@ -92,7 +96,9 @@ class ResViT(Backbone):
         stages = []
         for index, stage in enumerate(arch.stages):
             before = arch.stages[index - 1].dim
-            reduction = SpatialReduction(before, stage.dim, grids[index], arch.norm_eps) if index else None
+            reduction = (
+                SpatialReduction(before, stage.dim, grids[index], arch.norm_eps, arch.main_branch) if index else None
+            )
             stages.append(StageBlocks(make_blocks(arch, index, drops, GlobalAttention), reduction, None))
         super().__init__(arch, stages, num_classes, img_size, in_chans, drops)
         dim, patch = arch.stages[0].dim, arch.patch

@@ -189,7 +189,7 @@ class BudgetSampler:
     def _nearest(self, last: Floats, total: IntArray) -> str:
         reached = np.unique(total[last > 0]) * self._width
         below = reached[reached < self._low]
-        return f"below, about {short(below[-1])}" if below.size else f"above {short(self._high)}"
+        return f"nothing in between; the next below is about {short(below[-1])}" if below.size else "more"
 
     # -- backwards: networks from it -------------------------------------------------------------------------------
 
@@ -223,9 +223,9 @@ class BudgetSampler:
             for metric, _, _ in self.budget.ends
         ]
         refuse(
-            f"no network of space {self.space.name!r} with every metric in the budget in {_MAX_BARREN:,} draws",
+            f"found no network of space {self.space.name!r} with every metric in the budget in {_MAX_BARREN:,} draws",
             str(self.budget),
-            f"where {self._metric} fits: {', '.join(seen)}",
+            f"another budget; among the last draws: {', '.join(seen)}",
         )
 
     def _draw(self, rng: np.random.Generator, n: int) -> IntArray:

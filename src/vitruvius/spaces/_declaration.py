@@ -33,6 +33,7 @@ Identity: TypeAlias = Literal["shifted", "anywhere"]
 Choices: TypeAlias = tuple[Any, ...]
 
 PARAMETERS = ("mixer", "heads", "head_dim", "qkv", "qk", "v", "mlp", "mlp_ratio", "window", "reduction")
+_MOST_LAYERS = 1000
 _WIDTHS = ({"heads", "head_dim"}, {"qkv", "head_dim"}, {"heads", "qkv"}, {"heads", "qk", "v"}, {"heads"})
 
 
@@ -111,8 +112,8 @@ class StageSpace:
             require_positive("stage dim", dim)
         put("depth", as_choices("stage depth", self.depth))
         for depth in self.depth:
-            if type(depth) is not int or depth < 0:
-                refuse("a stage's depth must be a number of blocks", depth, "0, 1, 2, ...")
+            if type(depth) is not int or not 0 <= depth <= _MOST_LAYERS:
+                refuse("a stage's depth must be a number of blocks", depth, f"0, 1, 2, ..., {_MOST_LAYERS:,}")
         require_choice("identity", self.identity, get_args(Identity))
         put("stage", _checked_parameters("a stage's", self.stage))
         put("block", _checked_parameters("a block's", self.block))
@@ -174,6 +175,8 @@ class Declaration(ABC):
 
         if not isinstance(self.name, str) or not self.name:
             refuse("a space needs a name", self.name, "a word")
+        if not isinstance(self.source, str):
+            refuse("a space's source must be text", self.source, "text")
         require_choice("family", self.family, FAMILIES)
         put("stages", tuple(require_list("stages", self.stages)))
         low, high = FAMILIES[self.family].stages
@@ -265,6 +268,8 @@ class Declaration(ABC):
             require_choice(f"mixer of family {self.family!r} ({where})", mixer, FAMILIES[self.family].mixers)
         windowed, subsampled = mixers & {"window", "shifted", "local"}, mixers & {"subsampled"}
         for name, having in (("window", windowed), ("reduction", subsampled)):
+            if not having and name in stated:
+                refuse(f"{where}: no mixer has a {name}", sorted(mixers), f"no {name}")
             if having and name not in stated:
                 refuse(f"{where}: mixer {min(having)!r} needs a {name}", sorted(stated), f"{name}: 4, say")
             if len(stated.get(name, ())) > 1 and mixers != having:

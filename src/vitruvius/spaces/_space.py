@@ -183,10 +183,15 @@ class Space(Declaration):
             row, column = wrong[0].tolist()
             gene = self.layout.genes[column]
             refuse(f"{gene.name} is the index of a choice", int(vectors[row, column]), f"0..{len(gene.choices) - 1}")
-        return vectors.astype(np.int64, copy=False)
+        vectors = vectors.astype(np.int64, copy=False)
+        if not self.valid(vectors).all():
+            refuse(f"stages of space {self.name!r} must be able to follow each other", "others", "see Space.valid")
+        return vectors
 
     def encode(self, arch: Arch, path: Path | None = None) -> IntArray:
         """The vector of an architecture: of `path` where given, else of the first layers that can hold its blocks."""
+        if not isinstance(arch, Arch):
+            refuse("only an Arch can be encoded", type(arch).__name__, "Arch")
         return encode(self, arch, path)
 
     def contains(self, arch: Arch) -> bool:

@@ -36,8 +36,23 @@ def declaration_from_dict(data: object) -> dict[str, Any]:
     stages = []
     for index, stage in enumerate(require_list("stages", data["stages"]), start=1):
         stage = require_keys(f"stage {index}", stage, ("depth",), _STAGE_OPTIONAL)
-        stages.append(StageSpace(**{name: value for name, value in stage.items() if value is not None}))
-    return {**{name: value for name, value in data.items() if value is not None}, "stages": tuple(stages)}
+        stages.append(StageSpace(**_without_defaults(StageSpace, stage)))
+    if isinstance(eps := data.get("norm_eps"), str):
+        data["norm_eps"] = _number(eps)  # YAML takes 1e-6 for a word
+    return {**_without_defaults(Declaration, data), "stages": tuple(stages)}
+
+
+def _without_defaults(kind: type, data: dict[str, Any]) -> dict[str, Any]:
+    """Fields given as null are as good as not given, where they have a default."""
+    optional = {f.name for f in fields(kind) if f.default is not MISSING or f.default_factory is not MISSING}
+    return {name: value for name, value in data.items() if value is not None or name not in optional}
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def declaration_to_dict(space: Declaration) -> dict[str, Any]:

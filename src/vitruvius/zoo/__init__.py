@@ -36,22 +36,23 @@ class Entry:
     aliases: tuple[str, ...]
     source: str
     """Which table of which paper the printed numbers come from."""
-    printed: dict[str, str]
-    """"params" in millions, "macs" in billions, "top1" in percent, as the source prints them."""
+    printed: dict[int, dict[str, str]]
+    """By image size: "params" in millions, "macs" in billions, "top1" in percent, as the source prints them."""
     note: str
     """Where ours and theirs differ: what was found."""
-    img_size: int
     arch: Arch
 
-    def numbers(self) -> dict[str, Printed]:
-        """The printed parameters and MACs beside ours, with 1000 classes."""
-        ours = cost(self.arch, img_size=self.img_size)
+    def numbers(self, img_size: int) -> dict[str, Printed]:
+        """The printed parameters and MACs at an image size beside ours, with 1000 classes."""
+        ours = cost(self.arch, img_size=img_size)
         units = {"params": 1e6, "macs": 1e9}
-        return {
-            metric: Printed(self.printed[metric], unit, getattr(ours, metric))
-            for metric, unit in units.items()
-            if metric in self.printed
-        }
+        printed = self.printed[img_size]
+        return {m: Printed(printed[m], unit, getattr(ours, m)) for m, unit in units.items() if m in printed}
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every printed number is ours to the printed digit."""
+        return all(number.agrees for img_size in self.printed for number in self.numbers(img_size).values())
 
 
 @cache
@@ -62,8 +63,9 @@ def _registry() -> tuple[Registry[Entry], dict[str, str]]:
     files = resources.files(__name__) / "networks"
     for file in sorted(files.iterdir(), key=lambda file: file.name.removesuffix(".json")):
         data: dict[str, Any] = json.loads(file.read_text())
-        data["arch"] = Arch.from_dict(data["arch"])
-        made = Entry(**{**data, "aliases": tuple(data["aliases"])})
+        printed = {int(img_size): numbers for img_size, numbers in data["printed"].items()}
+        changed = {"arch": Arch.from_dict(data["arch"]), "aliases": tuple(data["aliases"]), "printed": printed}
+        made = Entry(**{**data, **changed})
         registry.add(made.name, made)
         aliases.update(dict.fromkeys(made.aliases, made.name))
     return registry, aliases
