@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,7 @@ def _pair(metric: str, ends: Any) -> tuple[float, float]:
     if not isinstance(ends, list | tuple) or len(ends) != 2:
         refuse(f"the {metric} budget must be text or two ends", ends, "(1.2e9, 1.3e9), or '1.2G..1.3G'")
     for end in ends:
-        if isinstance(end, bool) or not isinstance(end, int | float | None):
+        if isinstance(end, bool) or not isinstance(end, Real | None):
             refuse(f"the {metric} budget's ends must be numbers", end, "numbers, or None for an open end")
     low, high = ends
     return 0.0 if low is None else float(low), math.inf if high is None else float(high)
