@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitruvius.arch import RELATIVE_CLAMP, Arch, Block, ImageSize, token_grids
@@ -78,7 +79,7 @@ class RelativeAttention(Attention):
     def forward(self, x_BNC: Tensor, grid: Grid) -> Tensor:
         q, k, v = (self.split(linear(x_BNC)) for linear in (self.q, self.k, self.v))
         logits = q @ k.transpose(-2, -1) + self._key_logits(q, grid)
-        attention = self.attn_drop((logits * self.scale).softmax(dim=-1))
+        attention = F.dropout((logits * self.scale).softmax(dim=-1), self.attn_drop, self.training)
         return self.merge(attention @ v + self._values(attention, grid))
 
     def _key_logits(self, q_BHND: Tensor, grid: Grid) -> Tensor:

@@ -11,12 +11,15 @@ from torch import Tensor, nn
 
 from vitruvius.arch import Arch, Block
 from vitruvius.models import Backbone
+from vitruvius.models._layers import Attention, Downsample, StageBlocks, TransformerBlock
 from vitruvius.models.swin import WindowAttention
 from vitruvius.spaces import Path
 from vitruvius.superformer._widths import AxisWidths
 from vitruvius.superformer.private import copy_key
 from vitruvius.superformer.sharing import Pieces, SharingRule
 
+_DECLARING = (Backbone, StageBlocks, Downsample, TransformerBlock, Attention)
+"""The modules that declare axes."""
 _MOST_PIECES = 2
 """Up to so many pieces are joined from views; more are gathered by index."""
 
@@ -77,13 +80,14 @@ def places(model: Backbone, arch: Arch, path: Path, private: tuple[str, ...]) ->
     declared = {
         f"{prefix}.{own}" if prefix else own: (module, own)
         for prefix, module in model.named_modules()
-        for own in getattr(module, "axes", {})
+        if isinstance(module, _DECLARING)
+        for own in module.axes
     }
-    for name, parameter in model.named_parameters():
+    for name, parameter in model.named_parameters(remove_duplicate=False):  # copies of blocks share their shapes
         module, own = declared.get(name, (model, name))
-        axes = module.axes.get(own, (None,) * parameter.ndim)  # type: ignore[union-attr]
+        axes = module.axes.get(own, (None,) * parameter.ndim)
         stage, block, shared = _locate(name, arch, path)
-        key = copy_key(own, module.follows.get(own), block, arch.patch, private)  # type: ignore[union-attr, operator]
+        key = copy_key(own, module.follows.get(own), block, arch.patch, private)
         heads = block.heads if block is not None and "@heads" in key else None
         dimensions = tuple(
             Dimension(axis, stage, heads if axis in ("qk", "v") else None, size)

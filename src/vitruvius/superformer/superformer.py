@@ -7,9 +7,11 @@ layers, and the architecture is an argument: nothing is set, nothing needs to be
 
 from __future__ import annotations
 
+import gc
 import math
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -21,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 
 from vitruvius.arch import Arch, ImageSize, image_shape, refuse
 from vitruvius.models import Backbone, build
-from vitruvius.models._layers import Drops, embedding, seeded
+from vitruvius.models._layers import KEPT_BLOCKS, Drops, TransformerBlock, embedding, seeded
 from vitruvius.spaces import Path, Space
 from vitruvius.superformer._slices import Place, Slice, places, shared_shape, slice_of
 from vitruvius.superformer._widths import AxisWidths
@@ -45,6 +47,8 @@ class _Skeleton(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+_MOST_BLOCKS = 4096
+"""So many kinds of blocks are kept."""
 _FILLERS = ("uniform_", "normal_", "fill_", "zero_", "erfinv_", "clamp_", "add_", "mul_")
 
 
@@ -97,6 +101,7 @@ class Superformer(nn.Module):
         self._drops = drops
         self._cache = cache
         self._plans: OrderedDict[tuple[Arch, Path, int], _Plan] = OrderedDict()
+        self._blocks: dict[object, TransformerBlock] = {}
         self._widths = AxisWidths(space, self.img_size)
         self.shared = nn.ParameterDict()
         """The shared parameters, by name; dots of module paths are slashes here."""
@@ -137,17 +142,30 @@ class Superformer(nn.Module):
             yield self.space.decode(vector)
 
     def _skeleton(self, arch: Arch) -> Backbone:
-        with _Skeleton():
-            options = {"num_classes": self.num_classes, "img_size": self.img_size, "in_chans": self.in_chans}
-            skeleton = build(arch, **options, **self._drops)
-        assert isinstance(skeleton, Backbone)
-        return skeleton
+        if len(self._blocks) > _MOST_BLOCKS:
+            self._blocks.clear()
+        token = KEPT_BLOCKS.set(self._blocks)
+        try:
+            with _Skeleton():
+                return self._build(arch)
+        finally:
+            KEPT_BLOCKS.reset(token)
+
+    def _build(self, arch: Arch) -> Backbone:
+        options = {"num_classes": self.num_classes, "img_size": self.img_size, "in_chans": self.in_chans}
+        model = build(arch, **options, **self._drops)
+        assert isinstance(model, Backbone)
+        return model
 
     @staticmethod
     def _state_buffers(skeleton: Backbone) -> Iterator[tuple[str, Tensor]]:
         """Buffers that training changes (a batch norm's); index tables and masks are not among them."""
-        saved = skeleton.state_dict()
-        return ((name, buffer) for name, buffer in skeleton.named_buffers() if name in saved)
+        return (
+            (f"{prefix}.{name}" if prefix else name, buffer)
+            for prefix, module in skeleton.named_modules()
+            for name, buffer in module._buffers.items()
+            if buffer is not None and name not in module._non_persistent_buffers_set
+        )
 
     # -- slicing ---------------------------------------------------------------------------------------------------
 
@@ -163,6 +181,14 @@ class Superformer(nn.Module):
             self._plans.move_to_end((arch, path or (), side))
             return found
         taken = self._path(arch, path)
+        with _collector_at_rest():
+            plan = self._make_plan(arch, taken, side)
+        self._plans[arch, path or (), side] = plan
+        while len(self._plans) > self._cache:
+            self._plans.popitem(last=False)
+        return plan
+
+    def _make_plan(self, arch: Arch, path: Path, side: int) -> _Plan:
         skeleton = self._skeleton(arch)
         device = next(iter(self.shared.values())).device
         for module in skeleton.modules():
@@ -171,17 +197,18 @@ class Superformer(nn.Module):
                     module._buffers[name] = buffer.to(device)
         slices = {
             place.name: slice_of(place, self.rule, side, self._widths)
-            for place in places(skeleton, arch, taken, self.private)
+            for place in places(skeleton, arch, path, self.private)
         }
-        plan = _Plan(skeleton, slices, {name: _stored(name) for name, _ in self._state_buffers(skeleton)})
-        self._plans[arch, path or (), side] = plan
-        while len(self._plans) > self._cache:
-            self._plans.popitem(last=False)
-        return plan
+        return _Plan(skeleton, slices, {name: _stored(name) for name, _ in self._state_buffers(skeleton)})
+
+    def forget(self) -> None:
+        """Drops the kept skeletons and slices; they are made again when they are needed."""
+        self._plans.clear()
+        self._blocks.clear()
 
     def _apply(self, *args: Any, **kwargs: Any) -> Superformer:
         """Moving to another device or dtype; index tables of kept skeletons would stay behind."""
-        self._plans.clear()
+        self.forget()
         super()._apply(*args, **kwargs)
         return self
 
@@ -213,9 +240,7 @@ class Superformer(nn.Module):
     def extract(self, arch: Arch, path: Path | None = None, side: int = 0) -> Backbone:
         """A plain model of the architecture with a copy of its slices."""
         plan = self._plan(arch, path, side)
-        options = {"num_classes": self.num_classes, "img_size": self.img_size, "in_chans": self.in_chans}
-        model = build(arch, **options, **self._drops)
-        assert isinstance(model, Backbone)
+        model = self._build(arch)
         reference = next(iter(self.shared.values()))
         model.to(device=reference.device, dtype=reference.dtype).train(self.training)
         buffers = {name: getattr(self, stored) for name, stored in plan.buffers.items()}
@@ -224,6 +249,19 @@ class Superformer(nn.Module):
 
     def extra_repr(self) -> str:
         return f"space={self.space.name!r}, sharing={self.rule.name!r}, private={self.private}"
+
+
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """A skeleton is thousands of small objects; the garbage collector would walk all of torch for them, in vain."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _stored(name: str) -> str:
