@@ -227,9 +227,8 @@ def shallow_copy(module: TransformerBlock) -> TransformerBlock:
 
     def copied(module: nn.Module) -> nn.Module:
         copy = module.__class__.__new__(module.__class__)
-        copy.__dict__.update(module.__dict__)
-        copy.__dict__["_parameters"] = dict(module._parameters)
-        copy.__dict__["_buffers"] = dict(module._buffers)
+        # Dictionaries (parameters, buffers, hooks) are each module's own; what is in them may be shared.
+        copy.__dict__.update({k: v.copy() if isinstance(v, dict) else v for k, v in module.__dict__.items()})
         copy.__dict__["_modules"] = {name: child and copied(child) for name, child in module._modules.items()}
         return copy
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import gc
 import math
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
@@ -27,10 +27,13 @@ from vitruvius.models._layers import KEPT_BLOCKS, Drops, TransformerBlock, embed
 from vitruvius.spaces import Path, Space
 from vitruvius.superformer._slices import Place, Slice, places, shared_shape, slice_of
 from vitruvius.superformer._widths import AxisWidths
+from vitruvius.superformer.masks import masked_forward, shares
 from vitruvius.superformer.private import check_parts
 from vitruvius.superformer.sharing import SharingRule, rule_named
 
 __all__ = ["Superformer"]
+
+How: TypeAlias = Literal["auto", "sliced", "masked"]
 
 
 class _Skeleton(TorchFunctionMode):
@@ -53,7 +56,7 @@ _FILLERS = ("uniform_", "normal_", "fill_", "zero_", "erfinv_", "clamp_", "add_"
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class Plan:
     """How to run one architecture."""
 
     skeleton: Backbone
@@ -100,7 +103,7 @@ class Superformer(nn.Module):
         self.in_chans = in_chans
         self._drops = drops
         self._cache = cache
-        self._plans: OrderedDict[tuple[Arch, Path, int], _Plan] = OrderedDict()
+        self._plans: OrderedDict[tuple[Arch, Path, int], Plan] = OrderedDict()
         self._blocks: dict[object, TransformerBlock] = {}
         self._widths = AxisWidths(space, self.img_size)
         self.shared = nn.ParameterDict()
@@ -113,7 +116,7 @@ class Superformer(nn.Module):
     def _make_shared(self) -> None:
         for arch in self._probes():
             skeleton = self._skeleton(arch)
-            for place in places(skeleton, arch, self._path(arch, None), self.private):
+            for place in places(skeleton, arch, self.path_of(arch, None), self.private):
                 if (name := _stored(place.shared)) not in self.shared:
                     tensor = _initial(place, shared_shape(place, self._widths))
                     self.shared[name] = nn.Parameter(tensor)
@@ -169,18 +172,18 @@ class Superformer(nn.Module):
 
     # -- slicing ---------------------------------------------------------------------------------------------------
 
-    def _path(self, arch: Arch, path: Path | None) -> Path:
+    def path_of(self, arch: Arch, path: Path | None = None) -> Path:
         """The path, once the space is known to hold the architecture on it."""
         return self.space.path_of(self.space.encode(arch, path))
 
-    def _plan(self, arch: Arch, path: Path | None, side: int) -> _Plan:
+    def plan_of(self, arch: Arch, path: Path | None, side: int) -> Plan:
         if not isinstance(arch, Arch):
             refuse("a superformer runs an Arch", type(arch).__name__, "Arch, say space.sample(rng)")
         found = self._plans.get((arch, path or (), side))
         if found is not None:
             self._plans.move_to_end((arch, path or (), side))
             return found
-        taken = self._path(arch, path)
+        taken = self.path_of(arch, path)
         with _collector_at_rest():
             plan = self._make_plan(arch, taken, side)
         self._plans[arch, path or (), side] = plan
@@ -188,7 +191,7 @@ class Superformer(nn.Module):
             self._plans.popitem(last=False)
         return plan
 
-    def _make_plan(self, arch: Arch, path: Path, side: int) -> _Plan:
+    def _make_plan(self, arch: Arch, path: Path, side: int) -> Plan:
         skeleton = self._skeleton(arch)
         device = next(iter(self.shared.values())).device
         for module in skeleton.modules():
@@ -199,7 +202,7 @@ class Superformer(nn.Module):
             place.name: slice_of(place, self.rule, side, self._widths)
             for place in places(skeleton, arch, path, self.private)
         }
-        return _Plan(skeleton, slices, {name: _stored(name) for name, _ in self._state_buffers(skeleton)})
+        return Plan(skeleton, slices, {name: _stored(name) for name, _ in self._state_buffers(skeleton)})
 
     def forget(self) -> None:
         """Drops the kept skeletons and slices; they are made again when they are needed."""
@@ -212,16 +215,19 @@ class Superformer(nn.Module):
         super()._apply(*args, **kwargs)
         return self
 
-    def _sliced(self, plan: _Plan) -> dict[str, Tensor]:
-        return {name: part.of(self.shared[_stored(part.shared)]) for name, part in plan.slices.items()}
+    def tensors_of(self, plan: Plan) -> dict[str, Tensor]:
+        """The parameters of a plan, sliced, and its state buffers, shared."""
+        sliced = {name: part.of(self.shared[_stored(part.shared)]) for name, part in plan.slices.items()}
+        return sliced | {name: getattr(self, stored) for name, stored in plan.buffers.items()}
 
     def parameters_of(self, arch: Arch, path: Path | None = None, side: int = 0) -> dict[str, Tensor]:
         """The parameters of the plain model of an architecture, as differentiable slices of the shared ones."""
-        return self._sliced(self._plan(arch, path, side))
+        plan = self.plan_of(arch, path, side)
+        return {name: part.of(self.shared[_stored(part.shared)]) for name, part in plan.slices.items()}
 
     def slices_of(self, arch: Arch, path: Path | None = None, side: int = 0) -> dict[str, Slice]:
         """Which channels of which shared parameter each parameter of the plain model is."""
-        return dict(self._plan(arch, path, side).slices)
+        return dict(self.plan_of(arch, path, side).slices)
 
     def forward(self, x: Tensor, arch: Arch, path: Path | None = None, side: int = 0) -> Tensor:
         """The logits of one architecture.
@@ -229,22 +235,33 @@ class Superformer(nn.Module):
         path: which layers' weights are used (identity "anywhere"); the first ones unless said otherwise.
         side: which of the sharing rule's sets of channels (two with "bilateral").
         """
-        plan = self._plan(arch, path, side)
+        plan = self.plan_of(arch, path, side)
         if plan.skeleton.training != self.training:
             plan.skeleton.train(self.training)
-        buffers = {name: getattr(self, stored) for name, stored in plan.buffers.items()}
         # Every name has a tensor of its own here; looking for tied ones would only take time.
-        return functional_call(plan.skeleton, {**self._sliced(plan), **buffers}, (x,), tie_weights=False)
+        return functional_call(plan.skeleton, self.tensors_of(plan), (x,), tie_weights=False)
+
+    def several(self, x: Tensor, archs: Sequence[Arch], side: int = 0, how: How = "auto") -> Tensor:
+        """The logits of a batch whose consecutive equal shares run different architectures (ViT-ResNAS, Section 2.3).
+
+        how: "sliced", one run a share; "masked", one run of the largest network for all (see `masks`); "auto" is sliced,
+            which was the faster on the processors and the GPU it was measured on (docs/superformer.md).
+        """
+        if how not in get_args(How):
+            refuse("unknown way to run several architectures", how, ", ".join(get_args(How)))
+        if how == "masked":
+            return masked_forward(self, x, archs, side)
+        parts = x.split(shares(len(x), len(archs)))
+        return torch.cat([self(part, arch, side=side) for part, arch in zip(parts, archs, strict=True)])
 
     @torch.no_grad()
     def extract(self, arch: Arch, path: Path | None = None, side: int = 0) -> Backbone:
         """A plain model of the architecture with a copy of its slices."""
-        plan = self._plan(arch, path, side)
+        plan = self.plan_of(arch, path, side)
         model = self._build(arch)
         reference = next(iter(self.shared.values()))
         model.to(device=reference.device, dtype=reference.dtype).train(self.training)
-        buffers = {name: getattr(self, stored) for name, stored in plan.buffers.items()}
-        model.load_state_dict({**self._sliced(plan), **buffers})
+        model.load_state_dict(self.tensors_of(plan))
         return model
 
     def extra_repr(self) -> str:

@@ -1,0 +1,280 @@
+"""Different architectures for different samples of one batch (ViT-ResNAS, Section 2.3), by masks.
+
+The largest plain model runs once. Each sample sees only its own channels: what a layer adds to the residual stream is
+masked, what the output projections of attention and MLP read is masked, layer norms have the statistics of the narrow
+network, and blocks that a sample lacks pass it by. Which channels are whose is read off the modules' declared axes, as
+the slices are, so that masked and sliced execution agree.
+
+What one run of the largest network cannot do is refused: samples with other patches, mixers, windows or heads of other
+widths, and parts that are private to a choice in which the samples differ. Batch norms (the stem of ViT-Res) see the
+whole batch, not one architecture's samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from vitruvius.arch import Arch, Block, refuse
+from vitruvius.models._layers import StageBlocks, TransformerBlock
+from vitruvius.models.resvit import SpatialReduction
+from vitruvius.models.twins import PositionConv
+from vitruvius.spaces import Path
+from vitruvius.superformer._slices import Slice
+
+if TYPE_CHECKING:
+    from vitruvius.superformer.superformer import Superformer
+
+__all__ = ["masked_forward", "masked_layer_norm"]
+
+_READ_MASKED = ("v", "mlp")
+"""Axes of which a layer reads only its own network's channels: the inputs of the two output projections."""
+_STREAM = ("dim", "first", "last", "before", "4 before")
+
+
+def masked_layer_norm(x: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """Layer norm over the channels that the mask keeps; the others are zero before and after."""
+    kept = mask.sum(dim=-1, keepdim=True)
+    mean = (x * mask).sum(dim=-1, keepdim=True) / kept
+    centred = (x - mean) * mask
+    variance = centred.square().sum(dim=-1, keepdim=True) / kept
+    return (centred * (variance + eps).rsqrt() * weight + bias) * mask
+
+
+def masked_forward(superformer: Superformer, x: Tensor, archs: Sequence[Arch], side: int = 0) -> Tensor:
+    """Logits of a batch in which sample i runs archs[i] (or, with fewer, consecutive equal shares run each)."""
+    share = shares(len(x), len(archs))
+    paths = [superformer.path_of(arch) for arch in archs]
+    base = _base(superformer, archs, paths)
+    plan = superformer.plan_of(base, None, side)
+    plans = [superformer.plan_of(arch, None, side).slices for arch in archs]
+    _check(superformer, base, archs, plans, plan.slices)
+    masks = _Masks(superformer, plan.slices, plans, paths, share, x)
+    skeleton = plan.skeleton
+    skeleton.train(superformer.training)
+    with ExitStack() as hooks:
+        for handle in masks.hooks(skeleton):
+            hooks.callback(handle.remove)
+        return functional_call(skeleton, superformer.tensors_of(plan), (x,), tie_weights=False)
+
+
+def shares(batch: int, archs: int) -> int:
+    """How many consecutive samples each architecture has."""
+    if not archs or batch % archs:
+        refuse("the architectures must share the batch evenly", f"{archs} for {batch} images", "a divisor of the batch")
+    return batch // archs
+
+
+def _base(superformer: Superformer, archs: Sequence[Arch], paths: Sequence[Path]) -> Arch:
+    """The largest network, with the mixers and windows that the architectures have on each of its layers."""
+    layout = superformer.space.layout
+    vector = superformer.space.encode(superformer.space.largest)
+    for arch, path in zip(archs, paths, strict=True):
+        own = superformer.space.encode(arch, path)
+        for column, gene in enumerate(layout.genes):
+            shared = gene.parameter in ("mixer", "window", "reduction") and (
+                gene.layer < 0 or gene.layer in path[gene.stage]
+            )
+            if gene.parameter == "patch" or shared:
+                vector[column] = own[column]
+    return superformer.space.decode(vector)
+
+
+def _check(
+    superformer: Superformer,
+    base: Arch,
+    archs: Sequence[Arch],
+    plans: Sequence[dict[str, Slice]],
+    whole: dict[str, Slice],
+) -> None:
+    rule = "masked execution runs one network for all samples"
+    if superformer.space.attn_scale == "embed":
+        refuse(f"{rule}, and attn_scale 'embed' differs with their widths", "embed", "sliced execution, or 'head'")
+    names = {part.shared for part in whole.values()}
+    for arch, slices in zip(archs, plans, strict=True):
+        if other := sorted({part.shared for part in slices.values()} - names):
+            refuse(
+                f"{rule}, so they must share every part", other[0], "equal patches, and no private parts that differ"
+            )
+        path = superformer.path_of(arch)
+        for s, stage in enumerate(arch.stages):
+            for layer, block in zip(path[s], stage.blocks, strict=True):
+                if _kind(block) != _kind(base.stages[s].blocks[layer]):
+                    refuse(
+                        f"{rule}, so stage{s + 1}.block{layer + 1} must have one mixer, window and width of heads",
+                        _kind(block),
+                        _kind(base.stages[s].blocks[layer]),
+                    )
+        _check_alignment(superformer, base, arch, slices)
+
+
+def _kind(block: Block) -> tuple[object, ...]:
+    return (block.mixer, block.window, block.reduction, block.qk // block.heads, block.v // block.heads)
+
+
+def _check_alignment(superformer: Superformer, base: Arch, arch: Arch, slices: dict[str, Slice]) -> None:
+    """Heads must be cut whole, and widths that are laid side by side must start together."""
+    for name, part in slices.items():
+        if name.endswith(("attn.q.weight", "attn.v.weight")):
+            stage, place = (int(number) for number in name.split(".")[1:4:2])
+            block = arch.stages[stage].blocks[place]
+            unit = (block.qk if ".q." in name else block.v) // block.heads
+            pieces = dict(part.cuts).get(0, ())
+            if any(start % unit or length % unit for start, length in pieces):
+                refuse(
+                    f"masked execution needs whole heads, of {unit} channels", pieces, "a rule that cuts heads whole"
+                )
+        if arch.family in ("resvit", "pit") and any(piece[0][0] for _, piece in part.cuts if ".mlp." not in name):
+            refuse(
+                f"family {arch.family!r} lays widths side by side between stages: masks need the first channels",
+                superformer.rule.name,
+                "sharing='ordinal'",
+            )
+    if arch.family == "pit":
+        ratios = [[b.dim // a.dim for a, b in zip(x.stages, x.stages[1:], strict=False)] for x in (arch, base)]
+        if ratios[0] != ratios[1]:
+            refuse("masked pooling has one number of channels out of each", ratios[0], ratios[1])
+
+
+class _Masks:
+    """The masks of a batch, by axis, stage and layer, and the hooks that apply them."""
+
+    def __init__(
+        self,
+        superformer: Superformer,
+        whole: dict[str, Slice],
+        plans: Sequence[dict[str, Slice]],
+        paths: Sequence[Path],
+        share: int,
+        x: Tensor,
+    ) -> None:
+        self._superformer, self._whole, self._plans, self._paths, self._share = superformer, whole, plans, paths, share
+        reference = next(iter(superformer.shared.values()))
+        self._options = {"device": x.device, "dtype": reference.dtype}
+
+    def _local(self, name: str, path: Path) -> str | None:
+        """A parameter's name in the narrow network; None where it lacks the block."""
+        parts = name.split(".")
+        if parts[0] == "stages" and parts[2] == "blocks":
+            layers = path[int(parts[1])]
+            if int(parts[3]) not in layers:
+                return None
+            parts[3] = str(layers.index(int(parts[3])))
+        return ".".join(parts)
+
+    def of(self, name: str, dimension: int, length: int) -> Tensor | None:
+        """(batch, length): which channels of a parameter's dimension each sample has; None if all have all."""
+        rows = []
+        for plan, path in zip(self._plans, self._paths, strict=True):
+            local = self._local(name, path)
+            cuts = dict(plan[local].cuts) if local in plan else {}
+            rows.append(cuts.get(dimension, ((0, length),)))
+        if all(row == ((0, length),) for row in rows):
+            return None
+        return (
+            torch.stack([_row(pieces, length) for pieces in rows]).to(**self._options).repeat_interleave(self._share, 0)
+        )
+
+    def present(self, stage: int, layer: int | None) -> Tensor | None:
+        """(batch, 1, 1): which samples have a block (with None: any block of the stage); None if all do."""
+        has = [bool(path[stage]) if layer is None else layer in path[stage] for path in self._paths]
+        if all(has):
+            return None
+        found = torch.tensor(has, device=self._options["device"]).repeat_interleave(self._share)
+        return found[:, None, None]
+
+    def hooks(self, model: nn.Module) -> list[Any]:
+        handles = []
+        for prefix, module in model.named_modules():
+            axes = getattr(module, "axes", {})
+            for own, names in axes.items():
+                owner_name, _, kind = own.rpartition(".")
+                if kind == "weight" and (leaf := _find(module, owner_name)) is not None:
+                    full = f"{prefix}.{own}" if prefix else own
+                    if full in self._whole:
+                        handles += self._leaf_hooks(leaf, full, names)
+            if isinstance(module, SpatialReduction):
+                handles += self._position_hooks(module, f"{prefix}.pos_embed")
+            if isinstance(module, StageBlocks):
+                handles += self._skip_hooks(module, int(prefix.split(".")[1]))
+        handles += self._token_hooks(model)
+        return handles
+
+    def _leaf_hooks(self, leaf: nn.Module, name: str, axes: tuple[str | None, ...]) -> list[Any]:
+        weight = leaf.weight
+        assert isinstance(weight, Tensor)
+        handles: list[Any] = []
+        out = self.of(name, 0, weight.shape[0]) if axes[0] in _STREAM else None
+        if isinstance(leaf, nn.LayerNorm):
+            if out is not None:
+                handles.append(leaf.register_forward_hook(lambda m, args, _, k=out: _normed(m, args[0], k)))
+            return handles
+        if out is not None:
+            # Tokens have channels last; a convolution has them second, but Twins' positions, which are tokens again.
+            last = isinstance(leaf, nn.Linear | PositionConv)
+            shaped = out[:, None, :] if last else out[:, :, None, None]
+            handles.append(leaf.register_forward_hook(lambda m, args, y, k=shaped: y * _fit(k, y)))
+        if len(axes) > 1 and axes[1] in _READ_MASKED and (read := self.of(name, 1, weight.shape[1])) is not None:
+            shaped_in = read[:, None, :]
+            handles.append(leaf.register_forward_pre_hook(lambda m, args, k=shaped_in: (args[0] * _fit(k, args[0]),)))
+        return handles
+
+    def _skip_hooks(self, stage: StageBlocks, s: int) -> list[Any]:
+        handles = []
+        for layer, block in enumerate(stage.blocks):
+            assert isinstance(block, TransformerBlock)
+            if (here := self.present(s, layer)) is not None:
+                handles.append(block.register_forward_hook(lambda m, args, y, k=here: torch.where(k, y, args[0])))
+        if stage.position is not None and (any_block := self.present(s, None)) is not None:
+            keep = any_block
+            handles.append(stage.position.register_forward_hook(lambda m, args, y, k=keep: torch.where(k, y, args[0])))
+        return handles
+
+    def _position_hooks(self, reduction: SpatialReduction, name: str) -> list[Any]:
+        """Its new positions are a parameter, not a layer, and are added inside: what comes out is masked."""
+        if (mask := self.of(name, 2, reduction.pos_embed.shape[2])) is None:
+            return []
+        return [reduction.register_forward_hook(lambda m, args, y, k=mask[:, None, :]: (y[0] * k, y[1]))]
+
+    def _token_hooks(self, model: nn.Module) -> list[Any]:
+        """Class token and positions are parameters, not layers: their sum is masked where it enters the stages."""
+        name = next((n for n in ("cls_token", "pos_embed") if n in self._whole), None)
+        drop = model.get_submodule("pos_drop")
+        if name is None or (mask := self.of(name, 2, model.get_parameter(name).shape[2])) is None:
+            return []
+        return [drop.register_forward_hook(lambda m, args, y, k=mask[:, None, :]: y * k)]
+
+
+@lru_cache(maxsize=4096)
+def _row(pieces: tuple[tuple[int, int], ...], length: int) -> Tensor:
+    row = torch.zeros(length)
+    for start, width in pieces:
+        row[start : start + width] = 1.0
+    return row
+
+
+def _find(module: nn.Module, name: str) -> nn.Module | None:
+    """A submodule by its dotted name ("": the module itself)."""
+    for part in name.split(".") if name else ():
+        found = module._modules.get(part)
+        if found is None:
+            return None
+        module = found
+    return module
+
+
+def _fit(mask: Tensor, y: Tensor) -> Tensor:
+    """A (batch, 1, C) mask for tokens of any number of dimensions between (windows have one more)."""
+    while mask.ndim < y.ndim:
+        mask = mask.unsqueeze(1)
+    return mask
+
+
+def _normed(norm: nn.LayerNorm, x: Tensor, mask: Tensor) -> Tensor:
+    return masked_layer_norm(x, _fit(mask[:, None, :], x), norm.weight, norm.bias, norm.eps)
