@@ -1,7 +1,8 @@
-"""What the superformer costs over the same network standing alone, in one run.
+"""What the superformer costs over the same networks standing alone, and masked against sliced execution of several.
 
-python bench/superformer.py            # one thread
+python bench/superformer.py                  # one thread
 python bench/superformer.py --threads 2
+python bench/superformer.py --device cuda
 """
 
 from __future__ import annotations
@@ -9,80 +10,139 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
-from vitruvius import Superformer, spaces
+from vitruvius import Arch, Superformer, spaces
+
+
+@dataclass(frozen=True)
+class Setting:
+    space: str
+    sharing: str
+    private: tuple[str, ...]
+    img_size: int
+    batch: int
+    classes: int
+    repeats: int
+
 
 SETTINGS = (
-    ("autoformer-tiny", "ordinal", (), 224, 8, 3, 1000),
-    ("autoformer-tiny", "cyclic", (), 224, 8, 3, 1000),
-    ("vitas-nano", "cyclic", ("class_token", "qk"), 32, 64, 30, 10),
-    ("autoformer-nano", "ordinal", (), 32, 64, 20, 10),
-    ("s3-nano", "cyclic", (), 32, 64, 20, 10),
+    Setting("autoformer-tiny", "ordinal", (), 224, 8, 1000, 3),
+    Setting("autoformer-tiny", "cyclic", (), 224, 8, 1000, 3),
+    Setting("vitas-nano", "cyclic", ("class_token", "qk"), 32, 64, 10, 30),
+    Setting("autoformer-nano", "ordinal", (), 32, 64, 10, 15),
+    Setting("s3-nano", "cyclic", (), 32, 64, 10, 15),
+)
+SEVERAL = (
+    Setting("vit-resnas-tiny", "ordinal", (), 224, 16, 1000, 2),
+    Setting("autoformer-nano", "ordinal", (), 32, 64, 10, 5),
+    Setting("vit-resnas-nano", "ordinal", (), 32, 64, 10, 5),
 )
 
 
-def interleaved(first: Callable[[], None], second: Callable[[], None], repeats: int) -> tuple[float, float]:
-    """Seconds of the fastest of each, run in turns so that both see the same machine."""
-    seconds: tuple[list[float], list[float]] = ([], [])
+def step(forward: Callable[[], Tensor], labels: Tensor, optimizer: torch.optim.Optimizer) -> None:
+    optimizer.zero_grad(set_to_none=True)
+    nn.functional.cross_entropy(forward(), labels).backward()
+    optimizer.step()
+
+
+def in_turns(works: list[Callable[[], None]], repeats: int, device: str) -> list[float]:
+    """Seconds of the fastest run of each, run in turns so that all see the same machine."""
+    seconds: list[list[float]] = [[] for _ in works]
     for _ in range(repeats + 1):
-        for work, kept in zip((first, second), seconds, strict=True):
+        for work, kept in zip(works, seconds, strict=True):
             start = time.perf_counter()
             work()
+            if device == "cuda":
+                torch.cuda.synchronize()
             kept.append(time.perf_counter() - start)
-    return min(seconds[0][1:]), min(seconds[1][1:])
+    return [min(kept[1:]) for kept in seconds]
+
+
+class Bench:
+    """One setting: a superformer, images and labels."""
+
+    def __init__(self, setting: Setting, device: str) -> None:
+        self.setting, self.device = setting, device
+        options = {} if setting.img_size == 224 else {"img_size": setting.img_size}
+        self.space = spaces.load(setting.space, **options)
+        self.superformer = Superformer(
+            self.space, sharing=setting.sharing, private=setting.private, num_classes=setting.classes, seed=0
+        ).to(device)
+        self.images = torch.randn(setting.batch, 3, setting.img_size, setting.img_size, device=device)
+        self.labels = torch.randint(setting.classes, (setting.batch,), device=device)
+        self.optimizer = torch.optim.SGD(self.superformer.parameters(), lr=1e-3)
+
+    def sample(self, count: int, seed: int) -> list[Arch]:
+        return [self.space.sample(np.random.default_rng(seed + i)) for i in range(count)]
+
+    def shared_step(self, arch: Arch) -> None:
+        """A training step whose plan is made anew, since a run rarely samples a network twice."""
+        self.superformer.drop_plans()
+        step(lambda: self.superformer(self.images, arch), self.labels, self.optimizer)
+
+    def several_step(self, archs: list[Arch], how: str) -> None:
+        self.superformer.drop_plans()
+        forward = self.superformer.several
+        step(lambda: forward(self.images, archs, how=how), self.labels, self.optimizer)
+
+    def alone_step(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        step(lambda: model(self.images), self.labels, optimizer)
+
+    def overhead(self) -> str:
+        alone, shared, ratios = [], [], []
+        for arch in self.sample(100, 1000):
+            self.superformer.slices_of(arch)  # the kinds of blocks become known, as they do early in a run
+        for arch in self.sample(4, 0):
+            model = self.superformer.extract(arch)
+            optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+            works = [lambda m=model, o=optimizer: self.alone_step(m, o), lambda a=arch: self.shared_step(a)]
+            first, second = in_turns(works, self.setting.repeats, self.device)
+            alone.append(first)
+            shared.append(second)
+            ratios.append(second / first)
+        fresh = self.sample(20, 5000)
+        self.superformer.drop_plans()
+        switch, again = (self._seconds(lambda: [self.superformer.slices_of(a) for a in fresh]) / 20 for _ in range(2))
+        largest = sum(p.numel() for p in self.superformer.extract(self.space.largest).parameters())
+        owned = sum(p.numel() for p in self.superformer.parameters())
+        times = f"{np.mean(alone) * 1e3:>9.1f} ms{np.mean(shared) * 1e3:>9.1f} ms{np.mean(ratios):>8.3f}"
+        return f"{times}{switch * 1e3:>9.2f} ms{again * 1e3:>8.3f} ms{largest / 1e6:>9.2f} M{owned / 1e6:>9.2f} M"
+
+    @staticmethod
+    def _seconds(work: Callable[[], object]) -> float:
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+
+    def masked_against_sliced(self) -> str:
+        archs = self.sample(16, 0)
+        works = [lambda: self.several_step(archs, "sliced"), lambda: self.several_step(archs, "masked")]
+        sliced, masked = in_turns(works, self.setting.repeats, self.device)
+        return f"{sliced * 1e3:>9.1f} ms{masked * 1e3:>9.1f} ms{masked / sliced:>8.2f}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=1)
-    torch.set_num_threads(parser.parse_args().threads)
-    print(f"Training step (forward, backward, SGD) of sampled networks, {torch.get_num_threads()} thread(s)")
-    print(f"{'space':<17}{'sharing':<10}{'pixels':>7}{'batch':>7}{'alone':>11}{'shared':>11}{'ratio':>8}", end="")
-    print(f"{'switch':>10}{'again':>10}{'largest':>10}{'shared':>10}")
-    for name, sharing, private, img_size, batch, repeats, classes in SETTINGS:
-        space = spaces.load(name, **({} if img_size == 224 else {"img_size": img_size}))
-        superformer = Superformer(space, sharing=sharing, private=private, num_classes=classes, seed=0).train()
-        images, labels = torch.randn(batch, 3, img_size, img_size), torch.randint(classes, (batch,))
-        archs = [space.sample(np.random.default_rng(seed)) for seed in range(4)]
-        ratios, times = [], []
-        optimizer = torch.optim.SGD(superformer.parameters(), lr=1e-3)
-        for arch in archs:
-            model = superformer.extract(arch)
-            alone = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-            def step(forward: Callable[[], torch.Tensor], optimizer: torch.optim.Optimizer) -> None:
-                optimizer.zero_grad(set_to_none=True)
-                torch.nn.functional.cross_entropy(forward(), labels).backward()
-                optimizer.step()
-
-            # The plan of each shared step is made anew: a real run rarely samples a network twice.
-            def shared(arch: object = arch) -> None:
-                superformer.forget()
-                step(lambda: superformer(images, arch), optimizer)
-
-            bare, sliced = interleaved(
-                lambda model=model, alone=alone: step(lambda: model(images), alone), shared, repeats
-            )
-            ratios.append(sliced / bare)
-            times.append((bare, sliced))
-        fresh = [space.sample(np.random.default_rng(100 + seed)) for seed in range(20)]
-        start = time.perf_counter()
-        for arch in fresh:
-            superformer.slices_of(arch)
-        switch = (time.perf_counter() - start) / len(fresh)
-        start = time.perf_counter()
-        for arch in fresh:
-            superformer.slices_of(arch)
-        again = (time.perf_counter() - start) / len(fresh)
-        most = sum(p.numel() for p in superformer.extract(space.largest).parameters())
-        owned = sum(p.numel() for p in superformer.parameters())
-        bare, sliced = (sum(column) / len(times) for column in zip(*times, strict=True))
-        print(f"{name:<17}{sharing:<10}{img_size:>7}{batch:>7}{bare * 1e3:>8.1f} ms{sliced * 1e3:>8.1f} ms", end="")
-        print(f"{np.mean(ratios):>8.3f}{switch * 1e3:>7.2f} ms{again * 1e3:>7.3f} ms", end="")
-        print(f"{most / 1e6:>8.2f} M{owned / 1e6:>8.2f} M")
+    parser.add_argument("--device", default="cpu")
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    where = torch.cuda.get_device_name() if given.device == "cuda" else f"{given.threads} thread(s)"
+    print(f"Training steps (forward, backward, SGD) of four sampled networks, {where}, float32, best of several")
+    head = f"{'space':<17}{'sharing':<9}{'pixels':>7}{'batch':>7}"
+    print(f"{head}{'alone':>12}{'shared':>12}{'ratio':>8}{'switch':>12}{'again':>11}{'largest':>11}{'shared':>11}")
+    for setting in SETTINGS:
+        row = f"{setting.space:<17}{setting.sharing:<9}{setting.img_size:>7}{setting.batch:>7}"
+        print(row + Bench(setting, given.device).overhead(), flush=True)
+    print(f"\nOne step of 16 architectures\n{head}{'sliced':>12}{'masked':>12}{'ratio':>8}")
+    for setting in SEVERAL:
+        row = f"{setting.space:<17}{setting.sharing:<9}{setting.img_size:>7}{setting.batch:>7}"
+        print(row + Bench(setting, given.device).masked_against_sliced(), flush=True)
 
 
 if __name__ == "__main__":

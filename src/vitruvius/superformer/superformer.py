@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path as FilePath
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
@@ -25,6 +26,7 @@ from vitruvius.arch import Arch, ImageSize, image_shape, refuse
 from vitruvius.models import Backbone, build
 from vitruvius.models._layers import KEPT_BLOCKS, Drops, TransformerBlock, embedding, seeded
 from vitruvius.spaces import Path, Space
+from vitruvius.superformer import _files
 from vitruvius.superformer._slices import Place, Slice, places, shared_shape, slice_of
 from vitruvius.superformer._widths import AxisWidths
 from vitruvius.superformer.masks import masked_forward, shares
@@ -204,14 +206,14 @@ class Superformer(nn.Module):
         }
         return Plan(skeleton, slices, {name: _stored(name) for name, _ in self._state_buffers(skeleton)})
 
-    def forget(self) -> None:
-        """Drops the kept skeletons and slices; they are made again when they are needed."""
+    def drop_plans(self) -> None:
+        """Drops the kept architectures' skeletons and slices; they are made again when they are needed."""
         self._plans.clear()
-        self._blocks.clear()
 
     def _apply(self, *args: Any, **kwargs: Any) -> Superformer:
         """Moving to another device or dtype; index tables of kept skeletons would stay behind."""
-        self.forget()
+        self.drop_plans()
+        self._blocks.clear()
         super()._apply(*args, **kwargs)
         return self
 
@@ -244,8 +246,8 @@ class Superformer(nn.Module):
     def several(self, x: Tensor, archs: Sequence[Arch], side: int = 0, how: How = "auto") -> Tensor:
         """The logits of a batch whose consecutive equal shares run different architectures (ViT-ResNAS, Section 2.3).
 
-        how: "sliced", one run a share; "masked", one run of the largest network for all (see `masks`); "auto" is sliced,
-            which was the faster on the processors and the GPU it was measured on (docs/superformer.md).
+        how: "sliced", one run a share; "masked", one run of the largest network for all (see `masks`); "auto" is the
+            faster of them where it was measured (docs/superformer.md): sliced.
         """
         if how not in get_args(How):
             refuse("unknown way to run several architectures", how, ", ".join(get_args(How)))
@@ -263,6 +265,47 @@ class Superformer(nn.Module):
         model.to(device=reference.device, dtype=reference.dtype).train(self.training)
         model.load_state_dict(self.tensors_of(plan))
         return model
+
+    # -- on disk ---------------------------------------------------------------------------------------------------
+
+    def record(self) -> dict[str, Any]:
+        """What the superformer is, but for its weights, as plain data."""
+        return {
+            "space": self.space.to_dict(),
+            "sharing": self.rule.name,
+            "private": list(self.private),
+            "num_classes": self.num_classes,
+            "img_size": list(self.img_size),
+            "in_chans": self.in_chans,
+        }
+
+    def save(self, folder: str | FilePath) -> None:
+        """Writes weights (safetensors) and record (JSON) into a folder; what is there is replaced whole."""
+        _files.write(folder, self.state_dict(), self.record())
+
+    @classmethod
+    def load(cls, folder: str | FilePath, **options: Any) -> Superformer:
+        """The superformer that `save` wrote; options: `cache` and dropout rates, which are not part of it."""
+        saved = _files.read_record(folder)
+        made = cls(
+            Space.from_dict(saved["space"]),
+            sharing=saved["sharing"],
+            private=saved["private"],
+            num_classes=saved["num_classes"],
+            img_size=tuple(saved["img_size"]),
+            in_chans=saved["in_chans"],
+            **options,
+        )
+        made.restore(folder)
+        return made
+
+    def restore(self, folder: str | FilePath) -> None:
+        """Takes the weights of a checkpoint of the same space, rule, private parts, classes, image size and channels."""
+        _files.check_records(_files.read_record(folder), self.record(), folder)
+        saved, own = _files.read_tensors(folder), self.state_dict()
+        _files.check_shapes(saved, own, folder)
+        self.to(_files.float_dtype(saved))
+        self.load_state_dict(saved)
 
     def extra_repr(self) -> str:
         return f"space={self.space.name!r}, sharing={self.rule.name!r}, private={self.private}"
