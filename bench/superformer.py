@@ -37,8 +37,19 @@ SETTINGS = (
     Setting("autoformer-nano", "ordinal", (), 32, 64, 10, 15),
     Setting("s3-nano", "cyclic", (), 32, 64, 10, 15),
 )
+SETTINGS_ON_A_GPU = (
+    Setting("autoformer-tiny", "ordinal", (), 224, 256, 1000, 5),
+    Setting("autoformer-tiny", "cyclic", (), 224, 256, 1000, 5),
+)
+SEVERAL_ON_A_GPU = (
+    Setting("vit-resnas-tiny", "ordinal", (), 224, 256, 1000, 5),
+    Setting("vit-resnas-tiny", "ordinal", (), 224, 512, 1000, 5),
+    Setting("vit-resnas-tiny", "ordinal", (), 224, 1024, 1000, 5),
+    Setting("autoformer-tiny", "ordinal", (), 224, 256, 1000, 5),
+)
 SEVERAL = (
     Setting("vit-resnas-tiny", "ordinal", (), 224, 16, 1000, 2),
+    Setting("vit-resnas-tiny", "ordinal", (), 224, 64, 1000, 2),
     Setting("autoformer-nano", "ordinal", (), 32, 64, 10, 5),
     Setting("vit-resnas-nano", "ordinal", (), 32, 64, 10, 5),
 )
@@ -136,11 +147,12 @@ def main() -> None:
     print(f"Training steps (forward, backward, SGD) of four sampled networks, {where}, float32, best of several")
     head = f"{'space':<17}{'sharing':<9}{'pixels':>7}{'batch':>7}"
     print(f"{head}{'alone':>12}{'shared':>12}{'ratio':>8}{'switch':>12}{'again':>11}{'largest':>11}{'shared':>11}")
-    for setting in SETTINGS:
+    gpu = given.device == "cuda"
+    for setting in (*SETTINGS, *(SETTINGS_ON_A_GPU if gpu else ())):
         row = f"{setting.space:<17}{setting.sharing:<9}{setting.img_size:>7}{setting.batch:>7}"
         print(row + Bench(setting, given.device).overhead(), flush=True)
     print(f"\nOne step of 16 architectures\n{head}{'sliced':>12}{'masked':>12}{'ratio':>8}")
-    for setting in SEVERAL:
+    for setting in (*SEVERAL, *(SEVERAL_ON_A_GPU if gpu else ())):
         row = f"{setting.space:<17}{setting.sharing:<9}{setting.img_size:>7}{setting.batch:>7}"
         print(row + Bench(setting, given.device).masked_against_sliced(), flush=True)
 

@@ -1,4 +1,4 @@
-"""Masked execution equals sliced execution, sample by sample; masked layer norm equals layer norm of the narrow tensor."""
+"""Masked execution equals sliced execution, sample by sample; masked layer norm equals the narrow tensor's."""
 
 from __future__ import annotations
 
@@ -104,6 +104,22 @@ def test_what_one_run_cannot_do_is_refused(name: str, sharing: str, private: tup
     with pytest.raises(ValueError, match=rule):
         made.several(torch.zeros(8, 3, 32, 32), archs, how="masked")
     assert made.several(torch.zeros(8, 3, 32, 32), archs).shape == (8, 3)
+
+
+def test_the_faster_way_is_taken_where_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vitruvius.superformer import superformer as module
+
+    taken = []
+    monkeypatch.setattr(module, "masked_forward", lambda *_: taken.append("masked") or torch.zeros(1))
+    space = SPACES["vit"]
+    made = Superformer(space, sharing="ordinal", private=(), num_classes=3, seed=0)
+    archs = [space.smallest, space.largest]
+    made.several(torch.zeros(8, 3, 16, 16), archs)  # 4 samples each: one run
+    assert taken == ["masked"]
+    made.several(torch.zeros(16, 3, 16, 16), archs)  # 8 samples each: two runs
+    private = Superformer(space, sharing="ordinal", private=("qk",), num_classes=3, seed=0)
+    private.several(torch.zeros(8, 3, 16, 16), archs)  # cannot be masked
+    assert taken == ["masked"]
 
 
 def test_shares_and_ways_are_checked() -> None:

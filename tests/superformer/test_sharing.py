@@ -108,7 +108,7 @@ def test_errors_name_what_is_allowed() -> None:
 
 @pytest.mark.parametrize("rule", ["ordinal", "bilateral", "cyclic", "free"])
 def test_training_counts_of_5000_sampled_steps_are_those_predicted(rule: str) -> None:
-    """Counted on the slices of a real superformer's MLP: how often, and with what influence, each channel is trained."""
+    """Counted on the slices of a real superformer: how often, and with what influence, each channel is trained."""
     from vitruvius import Superformer
 
     space = spaces.load("vitas-nano")

@@ -31,7 +31,7 @@ from vitruvius.superformer._slices import Slice
 if TYPE_CHECKING:
     from vitruvius.superformer.superformer import Superformer
 
-__all__ = ["masked_forward", "masked_layer_norm"]
+__all__ = ["can_mask", "masked_forward", "masked_layer_norm", "shares"]
 
 _READ_MASKED = ("v", "mlp")
 """Axes of which a layer reads only its own network's channels: the inputs of the two output projections."""
@@ -51,10 +51,8 @@ def masked_forward(superformer: Superformer, x: Tensor, archs: Sequence[Arch], s
     """Logits of a batch in which sample i runs archs[i] (or, with fewer, consecutive equal shares run each)."""
     share = shares(len(x), len(archs))
     paths = [superformer.path_of(arch) for arch in archs]
-    base = _base(superformer, archs, paths)
-    plan = superformer.plan_of(base, None, side)
+    plan = superformer.plan_of(_checked_base(superformer, archs, side), None, side)
     plans = [superformer.plan_of(arch, None, side).slices for arch in archs]
-    _check(superformer, base, archs, plans, plan.slices)
     masks = _Masks(superformer, plan.slices, plans, paths, share, x)
     skeleton = plan.skeleton
     skeleton.train(superformer.training)
@@ -62,6 +60,22 @@ def masked_forward(superformer: Superformer, x: Tensor, archs: Sequence[Arch], s
         for handle in masks.hooks(skeleton):
             hooks.callback(handle.remove)
         return functional_call(skeleton, superformer.tensors_of(plan), (x,), tie_weights=False)
+
+
+def can_mask(superformer: Superformer, archs: Sequence[Arch], side: int = 0) -> bool:
+    """Whether one run of the largest network can stand for all these architectures."""
+    try:
+        _checked_base(superformer, archs, side)
+    except ValueError:
+        return False
+    return True
+
+
+def _checked_base(superformer: Superformer, archs: Sequence[Arch], side: int) -> Arch:
+    base = _base(superformer, archs, [superformer.path_of(arch) for arch in archs])
+    plans = [superformer.plan_of(arch, None, side).slices for arch in archs]
+    _check(superformer, base, archs, plans, superformer.plan_of(base, None, side).slices)
+    return base
 
 
 def shares(batch: int, archs: int) -> int:

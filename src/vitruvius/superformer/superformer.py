@@ -29,13 +29,17 @@ from vitruvius.spaces import Path, Space
 from vitruvius.superformer import _files
 from vitruvius.superformer._slices import Place, Slice, places, shared_shape, slice_of
 from vitruvius.superformer._widths import AxisWidths
-from vitruvius.superformer.masks import masked_forward, shares
+from vitruvius.superformer.masks import can_mask, masked_forward, shares
 from vitruvius.superformer.private import check_parts
 from vitruvius.superformer.sharing import SharingRule, rule_named
 
 __all__ = ["Superformer"]
 
 How: TypeAlias = Literal["auto", "sliced", "masked"]
+
+_MASK_UP_TO = {"cpu": 4, "cuda": 16}
+"""Samples a share. Sixteen small runs wait for launches and for sixteen gradients of full size; one masked run computes
+what the narrow networks lack. Where the one outweighs the other was measured (docs/superformer.md)."""
 
 
 class _Skeleton(TorchFunctionMode):
@@ -246,15 +250,19 @@ class Superformer(nn.Module):
     def several(self, x: Tensor, archs: Sequence[Arch], side: int = 0, how: How = "auto") -> Tensor:
         """The logits of a batch whose consecutive equal shares run different architectures (ViT-ResNAS, Section 2.3).
 
-        how: "sliced", one run a share; "masked", one run of the largest network for all (see `masks`); "auto" is the
-            faster of them where it was measured (docs/superformer.md): sliced.
+        how: "sliced", one run a share; "masked", one run of the largest network for all (see `masks`); "auto", the
+            faster of them: masked if the architectures can be masked and a share has few samples (see `_MASK_UP_TO`).
+
+        Masked, layers that no sample has get gradients of zero; sliced, they get none.
         """
         if how not in get_args(How):
             refuse("unknown way to run several architectures", how, ", ".join(get_args(How)))
+        share = shares(len(x), len(archs))
+        if how == "auto" and share <= _MASK_UP_TO.get(x.device.type, 0) and can_mask(self, archs, side):
+            how = "masked"
         if how == "masked":
             return masked_forward(self, x, archs, side)
-        parts = x.split(shares(len(x), len(archs)))
-        return torch.cat([self(part, arch, side=side) for part, arch in zip(parts, archs, strict=True)])
+        return torch.cat([self(part, arch, side=side) for part, arch in zip(x.split(share), archs, strict=True)])
 
     @torch.no_grad()
     def extract(self, arch: Arch, path: Path | None = None, side: int = 0) -> Backbone:
@@ -300,7 +308,7 @@ class Superformer(nn.Module):
         return made
 
     def restore(self, folder: str | FilePath) -> None:
-        """Takes the weights of a checkpoint of the same space, rule, private parts, classes, image size and channels."""
+        """Takes the weights of a checkpoint of an equal superformer: space, rule, private parts, classes, images."""
         _files.check_records(_files.read_record(folder), self.record(), folder)
         saved, own = _files.read_tensors(folder), self.state_dict()
         _files.check_shapes(saved, own, folder)
