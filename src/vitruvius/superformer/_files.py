@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from vitruvius.arch import refuse, require_keys
+from vitruvius.files import replace_file, write_json
 from vitruvius.spaces import Space
 
 VERSION = 1
@@ -23,19 +23,9 @@ _KEYS = ("version", "space", "sharing", "private", "num_classes", "img_size", "i
 def write(folder: str | Path, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
     """The weights first: a record is only there with weights that belong to it."""
     place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
     kept = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
-    _replace(place / WEIGHTS, lambda path: save_file(kept, path))
-    text = json.dumps({"version": VERSION, **record}, indent=1)
-    _replace(place / RECORD, lambda path: path.write_text(text))
-
-
-def _replace(path: Path, write_to: Any) -> None:
-    partial = path.with_name(path.name + ".partial")
-    write_to(partial)
-    with partial.open("rb") as file:
-        os.fsync(file.fileno())
-    partial.replace(path)
+    replace_file(place / WEIGHTS, lambda path: save_file(kept, path))
+    write_json(place / RECORD, {"version": VERSION, **record})
 
 
 def read_record(folder: str | Path) -> dict[str, Any]:

@@ -1,90 +1,30 @@
-"""The command line: parse, call, print."""
+"""Commands on records, spaces and costs, none of which need torch."""
 
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from vitruvius import costs, spaces, zoo
-from vitruvius.arch import Arch, ImageSize
-from vitruvius.costs import Budget, short
-
-app = typer.Typer(
-    name="vitruvius",
-    help="Finds vision transformers: five published search methods in one place.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
+from vitruvius.arch import Arch
+from vitruvius.cli._common import (
+    AsJson,
+    Channels,
+    Classes,
+    Side,
+    amount,
+    app,
+    escape,
+    read_arch,
+    read_size,
+    read_space,
+    show,
 )
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Side = Annotated[str | None, typer.Option("--img-size", help="Image size in pixels: 224, or 192x256.")]
-Classes = Annotated[int, typer.Option("--num-classes", help="Classes of the classifier; 0 for none.")]
-Channels = Annotated[int, typer.Option("--in-chans", help="Channels of the images.")]
-
-
-def main() -> None:
-    """Runs the command line; a bad input is one line on stderr and exit code 2."""
-    try:
-        app()
-    except ValueError as error:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]error:[/] {_escape(error)}")
-        sys.exit(2)
-    except BrokenPipeError:  # the reader, `head` say, has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-
-
-def _escape(text: object) -> str:
-    return str(text).replace("[", "\\[")
-
-
-def _show(rows: Sequence[dict[str, Any]], as_json: bool, title: str = "", right: Sequence[str] = ()) -> None:
-    """Rows as JSON, or as a table whose columns in `right` are numbers."""
-    if as_json:
-        print(json.dumps(rows, indent=1))
-        return
-    table = Table(title=title or None, title_justify="left", header_style="bold")
-    for name in rows[0] if rows else ():
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=name in right)
-    for row in rows:
-        table.add_row(*(_escape("" if value is None else value) for value in row.values()))
-    # A pipe has no width of its own: nothing is cut there.
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
-
-
-def read_arch(text: str) -> Arch:
-    """An architecture from a zoo name, a JSON file, or JSON text."""
-    if text.lstrip().startswith("{"):
-        return Arch.from_json(text)
-    if text.endswith(".json") or os.sep in text:
-        try:
-            return Arch.from_json(Path(text).read_text())
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "not text"
-            raise ValueError(
-                f"an architecture file cannot be read ({why}); got {text!r}; allowed: a JSON file"
-            ) from None
-    return zoo.load(text)
-
-
-def read_size(text: str) -> ImageSize:
-    try:
-        sides = tuple(int(side) for side in text.lower().split("x"))
-    except ValueError:
-        sides = ()
-    if len(sides) not in (1, 2):
-        raise ValueError(f"an image size cannot be read; got {text!r}; allowed: 224, or 192x256")
-    return sides[0] if len(sides) == 1 else (sides[0], sides[1])
+from vitruvius.costs import Budget, short
 
 
 @app.command("spaces", epilog="Example: vitruvius spaces vitas-v1")
@@ -103,23 +43,23 @@ def spaces_command(
                     "space": known,
                     "family": space.family,
                     "pixels": space.img_size,
-                    "networks": space.networks if as_json else _amount(space.networks),
-                    "paths": space.size if as_json else _amount(space.size),
+                    "networks": space.networks if as_json else amount(space.networks),
+                    "paths": space.size if as_json else amount(space.size),
                     "params": list(params) if as_json else "..".join(map(short, params)),
                     "MACs": list(macs) if as_json else "..".join(map(short, macs)),
                     "source": space.source,
                 }
             )
-        _show(rows, as_json, right=("networks", "paths"))
+        show(rows, as_json, right=("networks", "paths"))
         return
     space = read_space(name)
     if as_json:
         print(json.dumps(space.to_dict(), indent=1))
         return
     Console().print(
-        f"[bold]{_escape(space.name)}[/]  {_escape(space.source)}\n"
+        f"[bold]{escape(space.name)}[/]  {escape(space.source)}\n"
         f"family {space.family}, images of {space.img_size} pixels, "
-        f"{_amount(space.networks)} networks on {_amount(space.size)} paths"
+        f"{amount(space.networks)} networks on {amount(space.size)} paths"
     )
     print()
     rows = []
@@ -129,18 +69,7 @@ def spaces_command(
             stage = space.stages[int(dimension[5:].split(".")[0]) - 1]
             text += f" layers, of which {len(stage.skips)} may be skipped" if stage.skips else ""
         rows.append({"dimension": dimension, "choices": text})
-    _show(rows, False)
-
-
-def _amount(count: int) -> str:
-    """A whole number of any length: 4,000, or 1.3e43."""
-    digits = str(count)
-    return f"{count:,}" if len(digits) < 6 else f"{digits[0]}.{digits[1]}e{len(digits) - 1}"
-
-
-def read_space(text: str) -> spaces.Space:
-    """A space from its name or a YAML file."""
-    return spaces.Space.from_yaml(text) if text.endswith((".yaml", ".yml", ".json")) else spaces.load(text)
+    show(rows, False)
 
 
 @app.command("zoo", epilog="Example: vitruvius zoo s3-tiny --json > s3-tiny.json")
@@ -160,7 +89,7 @@ def zoo_command(
             _show_arch(arch)
         return
     rows = [_zoo_row(entry, img_size, notes, as_json) for entry in zoo.entries() for img_size in entry.printed]
-    _show(rows, as_json, right=("pixels", "params", "MACs", "paper's params", "paper's MACs", "paper's top-1"))
+    show(rows, as_json, right=("pixels", "params", "MACs", "paper's params", "paper's MACs", "paper's top-1"))
     if not as_json and not notes:
         print("* not ours to the printed digit: `vitruvius zoo --notes` says what was found. MACs are of one image.")
 
@@ -203,7 +132,7 @@ def _show_arch(arch: Arch) -> None:
                     "mlp": block.mlp,
                 }
             )
-    _show(rows, False, right=("stage", "dim", "block", "heads", "q, k", "v", "mlp"))
+    show(rows, False, right=("stage", "dim", "block", "heads", "q, k", "v", "mlp"))
 
 
 @app.command("cost", epilog="Example: vitruvius cost s3-tiny --img-size 384")
@@ -220,7 +149,7 @@ def cost_command(
     total = costs.cost(record, img_size=size, num_classes=num_classes, in_chans=in_chans)
     row = {"id": record.id, "img_size": size, "num_classes": num_classes, "params": total.params, "macs": total.macs}
     shown = row if as_json else {**row, "params": f"{total.params:,}", "macs": f"{total.macs:,}"}
-    _show([shown], as_json, right=("params", "macs"))
+    show([shown], as_json, right=("params", "macs"))
 
 
 @app.command("sample", epilog="Example: vitruvius sample vitas-v1 -n 10 --macs 1.2G..1.3G --seed 0")
@@ -264,4 +193,4 @@ def sample_command(
                 "depths": " ".join(str(len(stage.blocks)) for stage in stages),
             }
         rows.append(row)
-    _show(rows, as_json, right=("params", "macs", "patch"))
+    show(rows, as_json, right=("params", "macs", "patch"))

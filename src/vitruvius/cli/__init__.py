@@ -1,0 +1,8 @@
+"""The command line: parse, build the configuration, call, print. One private module a group of commands."""
+
+from __future__ import annotations
+
+from vitruvius.cli import _house  # noqa: F401 - importing a module registers its commands
+from vitruvius.cli._common import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,28 @@
+"""Files that are never half written: each is written beside its place, made durable, and renamed into it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["replace_file", "write_json"]
+
+
+def replace_file(path: Path, write_to: Callable[[Path], object]) -> None:
+    """`write_to` writes a file at the path it is given, which then takes the place of `path` at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        write_to(partial)
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_json(path: Path, data: Any) -> None:
+    replace_file(path, lambda partial: partial.write_text(json.dumps(data, indent=1) + "\n"))
