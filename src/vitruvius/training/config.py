@@ -108,15 +108,15 @@ class SuperformerConfig(Settings):
     """Arguments of a nano space: img_size, patch."""
     sharing: str = "cyclic"
     private: tuple[str, ...] = ("class_token", "qk")
-    strategy: Literal["single-path", "sandwich", "multi-architectural"] = "single-path"
+    strategy: str = "single-path"
     """What one step trains (`vitruvius.training.strategies`)."""
     budget: str | None = None
-    """Sample so that the mean cost is this ("macs: 1.3G"): ViTAS v1's identity probability, or v2's number of identities."""
+    """Sample so that the mean cost is this ("macs <= 1.3G"): v1's identity probability, v2's number of identities."""
     archs_per_step: int = Field(default=16, ge=1)
     """Of the multi-architectural strategy: N_a."""
     execution: Literal["auto", "sliced", "masked"] = "auto"
     release_until: float = Field(default=0.25, ge=0, le=1)
-    """Multi-architectural: the part of the run over which widths and depths are released (Appendix C); 0 for at once."""
+    """Multi-architectural: the part of the run over which widths and depths are released (Appendix C)."""
     random_archs: int = Field(default=2, ge=0)
     """Of the sandwich: random architectures beside the largest and the smallest."""
     distill: bool = False
