@@ -1,0 +1,1 @@
+"""Training: one loop for superformers, retraining, fine-tuning and transfer."""
