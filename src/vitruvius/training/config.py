@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from vitruvius import recipes
 from vitruvius.arch import refuse, require_choice
 
-__all__ = ["FinetuneConfig", "RetrainConfig", "Settings", "SuperformerConfig", "read_config"]
+__all__ = ["FinetuneConfig", "RetrainConfig", "Settings", "SuperformerConfig", "read_config", "read_yaml"]
 
 
 class Settings(BaseModel):
@@ -34,7 +34,8 @@ class Settings(BaseModel):
     in_chans: int | None = Field(default=None, ge=1)
     num_classes: int | None = Field(default=None, ge=1)
     """Only to be checked against the data."""
-    workers: int = Field(default=0, ge=0)
+    workers: int | None = Field(default=None, ge=0)
+    """Processes that load images; chosen by where the images are unless said otherwise."""
 
     # length
     epochs: int = Field(default=20, ge=1)
@@ -130,6 +131,8 @@ class RetrainConfig(Settings):
     """A zoo name, a JSON file, or JSON text."""
     superformer: str | None = None
     """A superformer's run folder: start from its slices."""
+    whole: bool = False
+    """Train on the images of search-validation too, as the papers retrain; then only the test accuracy says much."""
 
 
 class FinetuneConfig(Settings):
@@ -150,7 +153,7 @@ KINDS: dict[type[Settings], recipes.Kind] = {
 
 def read_config(kind: type[ConfigT], given: Mapping[str, Any] | str | Path) -> ConfigT:
     """A configuration from a mapping or a YAML file, on top of the settings of the recipe that it names."""
-    values = dict(given) if isinstance(given, Mapping) else _read_yaml(Path(given))
+    values = dict(given) if isinstance(given, Mapping) else read_yaml(Path(given))
     for key in values:
         require_choice(f"key of a {KINDS[kind]} configuration", key, kind.model_fields)
     settings: dict[str, Any] = {}
@@ -170,7 +173,7 @@ def _allowed(kind: type[Settings], where: str) -> str:
     return "the keys of the configuration" if field is None else str(field.annotation).replace("typing.", "")
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
     try:
         data = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
