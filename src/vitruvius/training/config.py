@@ -131,6 +131,8 @@ class RetrainConfig(Settings):
     """A zoo name, a JSON file, or JSON text."""
     superformer: str | None = None
     """A superformer's run folder: start from its slices."""
+    windows: Literal["keep", "scale", "pad"] = "keep"
+    """At another image size than the superformer's (`vitruvius.training.resample`)."""
     whole: bool = False
     """Train on the images of search-validation too, as the papers retrain; then only the test accuracy says much."""
 
@@ -140,6 +142,8 @@ class FinetuneConfig(Settings):
 
     start: str
     """The run folder of the trained network."""
+    windows: Literal["keep", "scale", "pad"] = "keep"
+    """At another image size (`vitruvius.training.resample`)."""
 
 
 ConfigT = TypeVar("ConfigT", bound=Settings)

@@ -10,11 +10,13 @@ from vitruvius import costs, spaces, zoo
 from vitruvius.arch import ImageSize, refuse, token_grids
 from vitruvius.data import Data
 from vitruvius.models import Backbone, build
+from vitruvius.models._layers import seeded
 from vitruvius.spaces import Space
 from vitruvius.superformer import Superformer
 from vitruvius.training import _weights
 from vitruvius.training.config import FinetuneConfig, RetrainConfig, Settings, SuperformerConfig
 from vitruvius.training.evaluate import Judge
+from vitruvius.training.resample import at_size, with_new_head
 from vitruvius.training.strategies import Pass, strategy_of
 
 __all__ = ["Job", "ModelJob", "SuperformerJob", "job_of"]
@@ -172,21 +174,27 @@ def _model_to_retrain(config: RetrainConfig, data: Data) -> Backbone:
         made = build(arch, **shape, img_size=img_size, seed=config.seed, token_head=token_head, **drops)
         assert isinstance(made, Backbone)
         return made
-    found = open_run(config.superformer).superformer()
-    slices = found.extract(arch)
-    return _weights.carried(slices, img_size=config.img_size, **shape, seed=config.seed, token_head=token_head, **drops)
+    return _carried(open_run(config.superformer).superformer().extract(arch), config, data)
 
 
 def _model_to_finetune(config: FinetuneConfig, data: Data) -> Backbone:
     from vitruvius.training.run import open_run
 
-    return _weights.carried(
-        open_run(config.start).model(),
-        img_size=config.img_size,
-        num_classes=len(data.search.classes),
-        in_chans=data.search.in_chans,
-        seed=config.seed,
-        token_head=config.token_labeling != "off",
-        drop_path_rate=config.drop_path_rate,
-        drop_rate=config.drop_rate,
-    )
+    return _carried(open_run(config.start).model(), config, data)
+
+
+def _carried(model: Backbone, config: RetrainConfig | FinetuneConfig, data: Data) -> Backbone:
+    """The same weights at the configured image size, with a classifier of the data's classes."""
+    classes, in_chans = len(data.search.classes), data.search.in_chans
+    if in_chans != model.in_chans:
+        refuse("the images have other channels than the weights", in_chans, f"in_chans={model.in_chans}")
+    model.drop_token_head()
+    img_size = model.img_size if config.img_size is None else config.img_size
+    drops = {"drop_path_rate": config.drop_path_rate, "drop_rate": config.drop_rate}
+    model = at_size(model, img_size, config.windows, **drops)
+    if model.num_classes != classes:
+        with_new_head(model, classes, config.seed)
+    if config.token_labeling != "off":
+        with seeded(config.seed):
+            model.add_token_head()
+    return model
