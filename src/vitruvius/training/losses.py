@@ -38,16 +38,21 @@ def step_gradients(
         for each in passes:
             with accelerator.autocast():
                 outputs = run_pass(model, each, x, how, patch_logits=bool(patch_targets))
-            logits = outputs[0] if patch_targets else outputs
+            logits, *patches = map(_precise, outputs if patch_targets else (outputs,))
             goal = taught if each.taught and taught is not None else targets
             if patch_targets:
-                loss = token_label_loss(logits.float(), outputs[1].float(), goal, patch_targets[0])
+                loss = token_label_loss(logits, patches[0], goal, patch_targets[0])
             else:
                 # Soft labels are smoothed already, and a teacher's need no smoothing.
                 smoothing = 0.0 if goal.is_floating_point() else config.label_smoothing
-                loss = F.cross_entropy(logits.float(), goal, label_smoothing=smoothing)
+                loss = F.cross_entropy(logits, goal, label_smoothing=smoothing)
             if taught is None:
-                taught = torch.softmax(logits.detach().float(), dim=-1)
+                taught = torch.softmax(logits.detach(), dim=-1)
             accelerator.backward(loss / config.accumulate)
             total = total + loss.detach() / config.accumulate
     return total
+
+
+def _precise(logits: Tensor) -> Tensor:
+    """Losses are not taken in half precision."""
+    return logits if logits.dtype == torch.float64 else logits.float()
