@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -77,7 +78,7 @@ class Feed(Dataset[Batch]):
         indices, keys = self.order.of(step)
         mine = slice(self.process, None, self.processes)
         x = self.augment(self.images, indices[mine], keys[mine])
-        labels = self.images.labels[indices[mine]]
+        labels = torch.from_numpy(self.images.labels[indices[mine]])
         return self.label(x, labels, (self.order.seed, step, self.process))
 
     def batches(self, first: int, last: int, workers: int | None, pin: bool = False) -> Iterator[Batch]:

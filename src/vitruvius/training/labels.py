@@ -6,20 +6,20 @@ from typing import Any
 
 from torch import Tensor
 
-from vitruvius.arch import token_grids
-from vitruvius.data import Augment, Mix
+from vitruvius.arch import ImageSize, token_grids
+from vitruvius.data import Augment, Mix, SearchData
 from vitruvius.superformer import Superformer
+from vitruvius.training.config import Settings
 from vitruvius.training.feed import Batch, Label
-from vitruvius.training.plan import Plan
+from vitruvius.training.jobs import Job
 from vitruvius.training.token_labels import TokenLabels
 
-__all__ = ["augment_of", "label_of"]
+__all__ = ["augment_of", "label_of", "plain"]
 
 
-def augment_of(plan: Plan) -> Augment:
-    config, data = plan.config, plan.data.search
+def augment_of(config: Settings, data: SearchData, img_size: ImageSize) -> Augment:
     return Augment(
-        img_size=plan.size,
+        img_size=img_size,
         mean=data.mean,
         std=data.std,
         crop=config.crop,
@@ -32,19 +32,17 @@ def augment_of(plan: Plan) -> Augment:
     )
 
 
-def label_of(plan: Plan) -> Label:
+def label_of(config: Settings, data: SearchData, job: Job) -> Label:
     """Mixes as a process' own batch; plain labels where there is nothing to mix (the loss smooths those)."""
-    config, classes = plan.config, len(plan.data.search.classes)
     mixing: dict[str, Any] = {"mixup_alpha": config.mixup, "cutmix_alpha": config.cutmix}
-    mixing |= {"num_classes": classes, "switch_prob": config.mix_switch, "label_smoothing": config.label_smoothing}
+    mixing |= {"num_classes": len(data.classes), "label_smoothing": config.label_smoothing}
     if config.token_labeling != "off":
-        model = plan.job.model
-        arch = model.space.largest if isinstance(model, Superformer) else model.arch
+        arch = job.model.space.largest if isinstance(job.model, Superformer) else job.model.arch
         switch = 1.0 if config.token_labeling == "cutmix" else config.mix_switch
-        return TokenLabels(**{**mixing, "switch_prob": switch}, grid=token_grids(arch, plan.size)[-1])
-    mix = Mix(**mixing, prob=config.mix_probability)
-    return mix if mix.mixes else _plain
+        return TokenLabels(**mixing, switch_prob=switch, grid=token_grids(arch, job.img_size)[-1])
+    mix = Mix(**mixing, switch_prob=config.mix_switch, prob=config.mix_probability)
+    return mix if mix.mixes else plain
 
 
-def _plain(images: Tensor, labels: Tensor, key: tuple[int, ...]) -> Batch:
+def plain(images: Tensor, labels: Tensor, key: tuple[int, ...]) -> Batch:
     return images, labels

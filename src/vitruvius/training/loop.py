@@ -22,7 +22,6 @@ from vitruvius.training.config import Settings
 from vitruvius.training.evaluate import Judge
 from vitruvius.training.feed import Feed
 from vitruvius.training.jobs import ModelJob
-from vitruvius.training.labels import augment_of, label_of
 from vitruvius.training.log import RunLog, Watch
 from vitruvius.training.losses import step_gradients
 from vitruvius.training.optim import MovingAverage, learning_rate, make_optimizer
@@ -74,8 +73,8 @@ class _Loop:
         self.log = RunLog(folder / "log.jsonl", writes=self.main)
         self.feed = Feed(
             plan.images,
-            augment_of(plan),
-            label_of(plan),
+            plan.augment,
+            plan.label,
             self.order,
             accelerator.process_index,
             accelerator.num_processes,

@@ -7,10 +7,11 @@ from typing import Any
 
 from vitruvius.arch import refuse
 from vitruvius.costs import short
-from vitruvius.data import Data, Images
+from vitruvius.data import Augment, Data, Images
 from vitruvius.training.config import KINDS, RetrainConfig, Settings
-from vitruvius.training.feed import Order
+from vitruvius.training.feed import Label, Order
 from vitruvius.training.jobs import Job, job_of
+from vitruvius.training.labels import augment_of, label_of, plain
 from vitruvius.training.optim import peak_rate
 from vitruvius.training.run import load_data
 
@@ -28,6 +29,8 @@ class Plan:
     """What it trains on."""
     order: Order
     job: Job
+    augment: Augment
+    label: Label
 
     @property
     def steps(self) -> int:
@@ -80,4 +83,9 @@ def make_plan(config: Settings, processes: int = 1) -> Plan:
             config.batch_size,
             f"{parts * shares} x n",
         )
-    return Plan(config, data, images, order, job)
+    augment, label = augment_of(config, data.search, job.img_size), label_of(config, data.search, job)
+    if not (label is plain or config.batch_size // processes % 2 == 0):
+        refuse(
+            "images are mixed in pairs, so each process' batch must be even", config.batch_size, f"{2 * processes} x n"
+        )
+    return Plan(config, data, images, order, job, augment, label)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 import torch.distributed as dist
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
 from torch import Tensor, nn
 
@@ -29,11 +29,13 @@ _BUCKET = 2**24
 def make_accelerator(config: Settings) -> Accelerator:
     if config.device not in (None, "cpu", "cuda", "mps"):
         refuse("unknown device", config.device, "cpu, cuda, mps, or none to choose the best there is")
+    here = PartialState(cpu=config.device == "cpu").device.type
+    if config.device not in (None, here):
+        refuse("this device is not here", config.device, f"{here}, or leave it out")
+    if config.mixed_precision == "fp16" and here != "cuda":
+        refuse(f"half precision of this kind does not train on {here}", "fp16", "no, bf16")
     AcceleratorState._reset_state()  # a process may train twice, and in another precision
-    accelerator = Accelerator(mixed_precision=config.mixed_precision, cpu=config.device == "cpu")
-    if config.device not in (None, accelerator.device.type):
-        refuse("this device is not here", config.device, f"{accelerator.device.type}, or leave it out")
-    return accelerator
+    return Accelerator(mixed_precision=config.mixed_precision, cpu=config.device == "cpu")
 
 
 def agree(step: int, passes: Sequence[Pass], sound: bool, device: torch.device) -> bool:
