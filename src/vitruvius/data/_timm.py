@@ -128,8 +128,10 @@ class _Reader:
                 yield pixels
 
         arrays = list(read())
-        if not arrays:
-            refuse(f"split {split!r} of {self.name} has no images", 0, "a split with images")
+        known = getattr(reader, "num_samples", 0) or 0
+        if len(arrays) < max(known, 1):  # webdataset's readers pass over what they cannot read
+            what = f"split {split!r} of {self.name} gives fewer images than it should"
+            refuse(what, len(arrays), f"{known or 'one or more'}: mend its shards, or their count")
         return decoded(arrays, labels)
 
 
