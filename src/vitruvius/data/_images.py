@@ -96,8 +96,10 @@ class FileImages(Images):
 
 
 class DatasetImages(Images):
-    """Some of a map-style dataset's images: one of torchvision's, or timm's `ImageDataset`. The dataset itself stays whole,
-    behind a private name; what it holds for the test split is reached by breaking in only."""
+    """Some of a map-style dataset's images: one of torchvision's, or timm's `ImageDataset`.
+
+    The dataset stays whole behind a private name. Where it had no test split of its own, the held-out part is in there.
+    """
 
     in_memory = False
 
