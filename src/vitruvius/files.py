@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["replace_file", "write_json"]
+__all__ = ["replace_file", "sync", "write_json"]
 
 
 def replace_file(path: Path, write_to: Callable[[Path], object]) -> None:
@@ -17,11 +17,19 @@ def replace_file(path: Path, write_to: Callable[[Path], object]) -> None:
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         write_to(partial)
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
+        sync(partial)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Makes a file, or a folder's list of names, durable."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def write_json(path: Path, data: Any) -> None:

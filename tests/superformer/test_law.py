@@ -114,6 +114,19 @@ def test_the_law_on_parts_that_follow_a_choice(name: str, sharing: str) -> None:
                 check_law(made, arch, side=side, images=1)
 
 
+@pytest.mark.parametrize("name", NANO_SPACES)
+def test_the_law_on_the_logits_of_patch_tokens(name: str) -> None:
+    space = small(name)
+    made = Superformer(space, sharing="cyclic", num_classes=3, seed=0, token_head=True).double()
+    for arch in some_archs(space, 4):
+        check_law(made, arch, images=1, patch_logits=True)
+        model = made.extract(arch)
+        model.drop_token_head()
+        assert torch.equal(model(fixed_batch(made, 1)), made(fixed_batch(made, 1), arch))
+    with pytest.raises(ValueError, match="need a token head"):
+        model(fixed_batch(made, 1), patch_logits=True)
+
+
 def test_a_path_chooses_which_layers_weights_are_used() -> None:
     space = small("vitas-nano")
     made = superformer(space, "cyclic")

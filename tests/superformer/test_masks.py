@@ -56,13 +56,24 @@ def test_masked_is_sliced(family: str, sharing: str) -> None:
     archs = [space.smallest, space.largest, *(space.sample(rng) for _ in range(14))]
     assert len(set(archs)) > 12 or family == "pit"
     for side in range(made.rule.sides):
-        check_masks(made, archs, side)
+        check_masks(made, archs, side=side)
 
 
 def test_skipped_layers_of_any_path_are_passed_by() -> None:
     space = SPACES["resvit"]
     made = superformer(space, "ordinal").eval()
-    check_masks(made, [space.sample(np.random.default_rng(seed), identity=0.5) for seed in range(16)], images=2)
+    vectors = space.sample_vectors(np.random.default_rng(0), 16, identity=0.5)
+    archs, paths = space.decode_many(vectors), [space.path_of(vector) for vector in vectors]
+    assert any(path != made.path_of(arch) for arch, path in zip(archs, paths, strict=True))
+    check_masks(made, archs, paths, images=2)
+
+
+@pytest.mark.parametrize("family", SPACES)
+def test_masked_is_sliced_for_the_logits_of_patch_tokens(family: str) -> None:
+    space = SPACES[family]
+    made = Superformer(space, sharing="ordinal", private=(), num_classes=3, seed=0, token_head=True).double().eval()
+    rng = np.random.default_rng(0)
+    check_masks(made, [space.sample(rng) for _ in range(4)], patch_logits=True)
 
 
 def test_masked_layer_norm_is_the_narrow_tensors() -> None:
@@ -110,7 +121,7 @@ def test_the_faster_way_is_taken_where_it_can_be(monkeypatch: pytest.MonkeyPatch
     from vitruvius.superformer import superformer as module
 
     taken = []
-    monkeypatch.setattr(module, "masked_forward", lambda *_: taken.append("masked") or torch.zeros(1))
+    monkeypatch.setattr(module, "masked_forward", lambda *_, **__: taken.append("masked") or torch.zeros(1))
     space = SPACES["vit"]
     made = Superformer(space, sharing="ordinal", private=(), num_classes=3, seed=0)
     archs = [space.smallest, space.largest]

@@ -10,15 +10,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from vitruvius import Superformer, build, spaces
+from vitruvius import build, spaces
 from vitruvius.arch import token_grids
 from vitruvius.training.token_labels import (
     LabelMaps,
-    TokenHead,
     TokenLabels,
-    WithTokenHead,
-    forward_with_tokens,
-    patch_logits,
     soft_cross_entropy,
     token_label_loss,
 )
@@ -123,19 +119,19 @@ def test_dense_labels_follow_their_patches(tmp_path: Path) -> None:
 def test_the_head_is_beside_the_network(family: str) -> None:
     space = spaces.load(family)
     arch = space.smallest
-    model = build(arch, num_classes=5, img_size=space.img_size, seed=0).double().eval()
+    options = {"num_classes": 5, "img_size": space.img_size, "seed": 0}
+    plain = build(arch, **options).double().eval()
+    model = build(arch, **options, token_head=True).double().eval()
     x = torch.randn(2, 3, *model.img_size, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    expected = model(x)
-    names = set(model.state_dict())
-    wrapped = WithTokenHead(model, seed=1)
-    logits, patches = wrapped(x)
-    assert torch.equal(logits, expected)
+    logits, patches = model(x, patch_logits=True)
+    assert torch.equal(logits, model(x))
     grid = token_grids(arch, space.img_size)[-1]
     assert patches.shape == (2, grid[0] * grid[1], 5)
     tokens = model.forward_features(x)[:, model.num_prefix_tokens :]
-    torch.testing.assert_close(patches, tokens @ wrapped.token_head.weight.T + wrapped.token_head.bias)
-    assert wrapped.model is model
-    assert set(model.state_dict()) == names
+    torch.testing.assert_close(patches, tokens @ model.token_head.weight.T + model.token_head.bias)
+    model.drop_token_head()
+    assert set(model.state_dict()) == set(plain.state_dict())
+    assert torch.equal(model(x), logits)
 
 
 def test_losses_by_hand() -> None:
@@ -149,32 +145,6 @@ def test_losses_by_hand() -> None:
     torch.testing.assert_close(token_label_loss(logits, patches, targets, patch_targets), image_loss + patch_loss)
     with pytest.raises(ValueError, match="other grids"):
         token_label_loss(logits, patches[:, :5], targets, patch_targets)
-
-
-@pytest.mark.parametrize("sharing", ["ordinal", "bilateral", "cyclic"])
-def test_a_superformers_patches_are_its_extracted_networks(sharing: str) -> None:
-    space = spaces.load("vit-resnas-nano")
-    superformer = Superformer(space, sharing=sharing, num_classes=5, seed=0).double().eval()
-    head = TokenHead(space.largest.stages[-1].dim, 5, seed=1).double()
-    x = torch.randn(2, 3, *superformer.img_size, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    rng = np.random.default_rng(0)
-    for _ in range(3):
-        arch = space.sample(rng)
-        side = superformer.rule.sides - 1
-        logits, patches = forward_with_tokens(superformer, head, x, arch, side=side)
-        torch.testing.assert_close(logits, superformer(x, arch, side=side))
-        model = superformer.extract(arch, side=side)
-        weight = superformer.slices_of(arch, side=side)["head.weight"].of(head.weight)
-        assert weight.shape == model.head.weight.shape
-        expected = patch_logits(model.forward_features(x), weight, head.bias, model.num_prefix_tokens)
-        torch.testing.assert_close(patches, expected)
-    (patches.sum() + logits.sum()).backward()
-    assert head.weight.grad is not None
-    used = torch.zeros_like(head.weight.grad, dtype=torch.bool)
-    index = superformer.slices_of(arch, side=side)["head.weight"].of(torch.arange(used.shape[1]).expand(5, -1))
-    used[:, index[0]] = True
-    assert torch.equal(head.weight.grad != 0, used)
-    assert superformer.shared["head/weight"].grad is not None
 
 
 @pytest.mark.parametrize(

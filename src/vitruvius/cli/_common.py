@@ -6,15 +6,14 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from vitruvius import spaces, zoo
-from vitruvius.arch import Arch, ImageSize
+from vitruvius import spaces
+from vitruvius.arch import ImageSize
 
 app = typer.Typer(
     name="vitruvius",
@@ -58,21 +57,6 @@ def show(rows: Sequence[dict[str, Any]], as_json: bool, title: str = "", right: 
         table.add_row(*(escape("" if value is None else value) for value in row.values()))
     # A pipe has no width of its own: nothing is cut there.
     Console(width=None if sys.stdout.isatty() else 200).print(table)
-
-
-def read_arch(text: str) -> Arch:
-    """An architecture from a zoo name, a JSON file, or JSON text."""
-    if text.lstrip().startswith("{"):
-        return Arch.from_json(text)
-    if text.endswith(".json") or os.sep in text:
-        try:
-            return Arch.from_json(Path(text).read_text())
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "not text"
-            raise ValueError(
-                f"an architecture file cannot be read ({why}); got {text!r}; allowed: a JSON file"
-            ) from None
-    return zoo.load(text)
 
 
 def read_size(text: str) -> ImageSize:

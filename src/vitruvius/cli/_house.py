@@ -19,7 +19,6 @@ from vitruvius.cli._common import (
     amount,
     app,
     escape,
-    read_arch,
     read_size,
     read_space,
     show,
@@ -144,7 +143,7 @@ def cost_command(
     as_json: AsJson = False,
 ) -> None:
     """Count the parameters and MACs of an architecture, without building it."""
-    record = read_arch(arch)
+    record = zoo.read(arch)
     size = 224 if img_size is None else read_size(img_size)
     total = costs.cost(record, img_size=size, num_classes=num_classes, in_chans=in_chans)
     row = {"id": record.id, "img_size": size, "num_classes": num_classes, "params": total.params, "macs": total.macs}

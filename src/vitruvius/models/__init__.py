@@ -31,12 +31,14 @@ def build(
     features_only: bool = False,
     out_indices: int | Sequence[int] | None = None,
     seed: int | None = None,
+    token_head: bool = False,
     **drops: float,
 ) -> nn.Module:
     """A plain network with random weights.
 
     seed: of the weights. Without one they come from torch's generator, as any module's do.
     drops: `drop_rate`, `pos_drop_rate`, `proj_drop_rate`, `attn_drop_rate`, `drop_path_rate`, as timm has them.
+    token_head: a second classifier, of patch tokens (see `Backbone.forward`).
     features_only: a network that gives the feature maps of its stages (of its blocks, if it has one stage), or of
         `out_indices` among them, instead of logits.
     """
@@ -50,6 +52,8 @@ def build(
             refuse("unknown option of build", name, ", ".join(Drops.__slots__))
     with seeded(seed):
         model = FAMILY_MODELS[arch.family](arch, num_classes, img_size, in_chans, Drops(**drops))
+        if token_head:
+            model.add_token_head()
     if not features_only:
         return model
     if not model.feature_info:

@@ -13,6 +13,11 @@ from vitruvius.arch import Arch, ImageSize, image_shape, refuse, token_grids
 from vitruvius.models._layers import Axes, Drops, Grid, StageBlocks, init_weights, pair, to_map
 
 
+def has_no_weight_decay(name: str) -> bool:
+    """Of a parameter's name: whether it is a class token, a position embedding or a table."""
+    return any(kind in name for kind in ("cls_token", "pos_embed", "position.", "table"))
+
+
 class Backbone(nn.Module, ABC):
     """An architecture as a plain network: tokens, stages, a last norm, a classifier.
 
@@ -28,6 +33,7 @@ class Backbone(nn.Module, ABC):
         "pos_embed": (None, None, "first"),
         **pair("norm", "last"),
         **pair("head", None, "last"),
+        **pair("token_head", None, "last"),
     }
     follows: ClassVar[dict[str, str]] = {
         "patch_embed.weight": "patch",
@@ -53,6 +59,8 @@ class Backbone(nn.Module, ABC):
         self.norm = nn.LayerNorm(self.num_features, eps=arch.norm_eps)
         self.head_drop = nn.Dropout(drops.drop_rate)
         self.head = self._classifier(num_classes)
+        self.token_head: nn.Module | None = None
+        """A classifier of patch tokens, for token labeling (ViT-ResNAS 2.4): see `add_token_head`."""
         self.feature_info = self._feature_info()
         self.pretrained_cfg: dict[str, Any] = {}
         self.apply(init_weights)
@@ -102,8 +110,14 @@ class Backbone(nn.Module, ABC):
         x = self.head_drop(self.pool(x_BNC))
         return x if pre_logits else self.head(x)
 
-    def forward(self, x_BCHW: Tensor) -> Tensor:
-        return self.forward_head(self.forward_features(x_BCHW))
+    def forward(self, x_BCHW: Tensor, patch_logits: bool = False) -> Any:
+        """The logits; with `patch_logits` also those of each patch token (B, N, classes), by the token head."""
+        x_BNC = self.forward_features(x_BCHW)
+        if not patch_logits:
+            return self.forward_head(x_BNC)
+        if self.token_head is None:
+            refuse("logits of patch tokens need a token head", "none", "build(..., token_head=True)")
+        return self.forward_head(x_BNC), self.token_head(self.head_drop(x_BNC[:, self.num_prefix_tokens :]))
 
     def forward_intermediates(
         self,
@@ -185,11 +199,18 @@ class Backbone(nn.Module, ABC):
         self.head.apply(init_weights)
         self.head.train(self.training)
 
+    def add_token_head(self) -> None:
+        self.token_head = self._classifier(self.num_classes)
+        self.token_head.apply(init_weights)
+
+    def drop_token_head(self) -> None:
+        """What is left is the network that is deployed."""
+        self.token_head = None
+
     @torch.jit.ignore
     def no_weight_decay(self) -> set[str]:
         """Class token, position embeddings and tables (timm leaves out biases and norms by their shape)."""
-        kinds = ("cls_token", "pos_embed", "position.", "table")
-        return {name for name, _ in self.named_parameters() if any(kind in name for kind in kinds)}
+        return {name for name, _ in self.named_parameters() if has_no_weight_decay(name)}
 
     @torch.jit.ignore
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:

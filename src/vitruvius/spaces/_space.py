@@ -21,6 +21,7 @@ from vitruvius.spaces._declaration import Choices, Declaration, changed, dimensi
 from vitruvius.spaces._encode import Path, encode
 from vitruvius.spaces._ends import chained_end
 from vitruvius.spaces._layout import NET, Layout
+from vitruvius.spaces._mean import MeanCost, identity_for
 from vitruvius.spaces._parts import CostParts, Counting
 from vitruvius.spaces._yaml import declaration_from_dict, declaration_to_dict, read_yaml, write_yaml
 
@@ -207,19 +208,26 @@ class Space(Declaration):
         """A random architecture: every choice uniform; see `sample_vectors` for `identity`."""
         return self.decode(self.sample_vectors(rng, 1, identity)[0])
 
-    def sample_vectors(self, rng: np.random.Generator, n: int, identity: float | None = None) -> IntArray:
+    def sample_vectors(
+        self, rng: np.random.Generator, n: int, identity: float | None = None, least: IntArray | None = None
+    ) -> IntArray:
         """(n, G): n random vectors, every choice uniform among those that can follow each other.
 
         `identity` is the probability that a layer that may be skipped is (ViTAS v1, Section 4.3). Without it a number
         of blocks is drawn uniformly (identity "shifted"), or a layer is skipped with probability 1 / (mixers + 1)
         (identity "anywhere": the identity is one operation among the others).
+
+        With `least` (G,) only the choices from these indices on are drawn.
         """
         _check_probability("the identity probability", identity)
         rows: list[IntArray] = []
         while (missing := n - sum(map(len, rows))) > 0:
-            vectors = rng.integers(0, self.layout.counts, size=(missing, len(self.layout.counts)), dtype=np.int64)
+            size = (missing, len(self.layout.counts))
+            vectors = rng.integers(0 if least is None else least, self.layout.counts, size=size, dtype=np.int64)
             for s in range(len(self.stages)):
                 self._draw_depth(rng, vectors, s, identity)
+            if least is not None:
+                vectors = np.maximum(vectors, least)
             rows.append(vectors[self.valid(vectors)])
         return self.layout.canonical(np.concatenate(rows)) if rows else self._no_vectors()
 
@@ -346,6 +354,33 @@ class Space(Declaration):
         require_choice("metric", metric, METRICS)
         least, most = CostParts(self, self._counting(img_size, num_classes, in_chans)).extremes(metric)
         return int(least), int(most)
+
+    def mean_cost(
+        self,
+        metric: str,
+        identity: float | None = None,
+        *,
+        img_size: ImageSize | None = None,
+        num_classes: int = 1000,
+        in_chans: int = 3,
+    ) -> float:
+        """The mean "params" or "macs" of the networks that `sample` draws, exactly."""
+        require_choice("metric", metric, METRICS)
+        return MeanCost(self, metric, self._counting(img_size, num_classes, in_chans))(identity)
+
+    def identity_for(
+        self,
+        budget: Budget | str | Mapping[str, Any],
+        *,
+        img_size: ImageSize | None = None,
+        num_classes: int = 1000,
+        in_chans: int = 3,
+    ) -> float:
+        """The identity probability with which sampled networks cost, in the mean, what the budget says.
+
+        Of a window it is the middle, of an open one the end (ViTAS v1, Section 4.3).
+        """
+        return identity_for(self, Budget.of(budget), self._counting(img_size, num_classes, in_chans))
 
     # -- counting --------------------------------------------------------------------------------------------------
 

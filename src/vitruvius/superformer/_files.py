@@ -17,7 +17,7 @@ from vitruvius.spaces import Space
 
 VERSION = 1
 WEIGHTS, RECORD = "superformer.safetensors", "superformer.json"
-_KEYS = ("version", "space", "sharing", "private", "num_classes", "img_size", "in_chans")
+_KEYS = ("version", "space", "sharing", "private", "num_classes", "img_size", "in_chans", "token_head")
 
 
 def write(folder: str | Path, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:

@@ -22,8 +22,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.overrides import TorchFunctionMode
 
-from vitruvius.arch import Arch, ImageSize, image_shape, refuse
+from vitruvius.arch import Arch, ImageSize, image_shape, refuse, require_choice
 from vitruvius.models import Backbone, build
+from vitruvius.models._base import has_no_weight_decay
 from vitruvius.models._layers import KEPT_BLOCKS, Drops, TransformerBlock, embedding, seeded
 from vitruvius.spaces import Path, Space
 from vitruvius.superformer import _files
@@ -79,6 +80,7 @@ class Superformer(nn.Module):
     img_size: the space's own unless said otherwise.
     cache: how many architectures' skeletons and slices are kept.
     seed: of the initial weights; without one they come from torch's generator.
+    token_head: a second classifier, of patch tokens (token labeling).
     drops: dropout rates, as for `build`.
     """
 
@@ -93,6 +95,7 @@ class Superformer(nn.Module):
         in_chans: int = 3,
         cache: int = 64,
         seed: int | None = None,
+        token_head: bool = False,
         **drops: float,
     ) -> None:
         super().__init__()
@@ -107,6 +110,7 @@ class Superformer(nn.Module):
         self.num_classes = num_classes
         self.img_size = image_shape(space.img_size if img_size is None else img_size)
         self.in_chans = in_chans
+        self.token_head = token_head
         self._drops = drops
         self._cache = cache
         self._plans: OrderedDict[tuple[Arch, Path, int], Plan] = OrderedDict()
@@ -162,7 +166,7 @@ class Superformer(nn.Module):
 
     def _build(self, arch: Arch) -> Backbone:
         options = {"num_classes": self.num_classes, "img_size": self.img_size, "in_chans": self.in_chans}
-        model = build(arch, **options, **self._drops)
+        model = build(arch, **options, token_head=self.token_head, **self._drops)
         assert isinstance(model, Backbone)
         return model
 
@@ -235,34 +239,52 @@ class Superformer(nn.Module):
         """Which channels of which shared parameter each parameter of the plain model is."""
         return dict(self.plan_of(arch, path, side).slices)
 
-    def forward(self, x: Tensor, arch: Arch, path: Path | None = None, side: int = 0) -> Tensor:
+    def forward(self, x: Tensor, arch: Arch, path: Path | None = None, side: int = 0, **options: Any) -> Any:
         """The logits of one architecture.
 
         path: which layers' weights are used (identity "anywhere"); the first ones unless said otherwise.
         side: which of the sharing rule's sets of channels (two with "bilateral").
+        options: of the plain model's forward (`patch_logits=True`).
         """
         plan = self.plan_of(arch, path, side)
         if plan.skeleton.training != self.training:
             plan.skeleton.train(self.training)
         # Every name has a tensor of its own here; looking for tied ones would only take time.
-        return functional_call(plan.skeleton, self.tensors_of(plan), (x,), tie_weights=False)
+        return functional_call(plan.skeleton, self.tensors_of(plan), (x,), options, tie_weights=False)
 
-    def several(self, x: Tensor, archs: Sequence[Arch], side: int = 0, how: How = "auto") -> Tensor:
+    def several(
+        self,
+        x: Tensor,
+        archs: Sequence[Arch],
+        paths: Sequence[Path] | None = None,
+        side: int = 0,
+        how: How = "auto",
+        **options: Any,
+    ) -> Any:
         """The logits of a batch whose consecutive equal shares run different architectures (ViT-ResNAS, Section 2.3).
 
         how: "sliced", one run a share; "masked", one run of the largest network for all (see `masks`); "auto", the
             faster of them: masked if the architectures can be masked and a share has few samples (see `_MASK_UP_TO`).
 
-        Masked, layers that no sample has get gradients of zero; sliced, they get none.
+        Masked, layers that no sample has get gradients of zero; sliced, they get none. For the rest, see `forward`.
         """
-        if how not in get_args(How):
-            refuse("unknown way to run several architectures", how, ", ".join(get_args(How)))
+        require_choice("way to run several architectures", how, get_args(How))
         share = shares(len(x), len(archs))
-        if how == "auto" and share <= _MASK_UP_TO.get(x.device.type, 0) and can_mask(self, archs, side):
+        taken = [self.path_of(arch) for arch in archs] if paths is None else paths
+        if how == "auto" and share <= _MASK_UP_TO.get(x.device.type, 0) and can_mask(self, archs, taken, side):
             how = "masked"
         if how == "masked":
-            return masked_forward(self, x, archs, side)
-        return torch.cat([self(part, arch, side=side) for part, arch in zip(x.split(share), archs, strict=True)])
+            return masked_forward(self, x, archs, taken, side, **options)
+        runs = zip(x.split(share), archs, taken, strict=True)
+        outputs = [self(part, arch, path, side, **options) for part, arch, path in runs]
+        if isinstance(outputs[0], Tensor):
+            return torch.cat(outputs)
+        return tuple(torch.cat(parts) for parts in zip(*outputs, strict=True))
+
+    @torch.jit.ignore
+    def no_weight_decay(self) -> set[str]:
+        """As plain models have it, by the names of `named_parameters`."""
+        return {name for name, _ in self.named_parameters() if has_no_weight_decay(name.replace("/", "."))}
 
     @torch.no_grad()
     def extract(self, arch: Arch, path: Path | None = None, side: int = 0) -> Backbone:
@@ -285,6 +307,7 @@ class Superformer(nn.Module):
             "num_classes": self.num_classes,
             "img_size": list(self.img_size),
             "in_chans": self.in_chans,
+            "token_head": self.token_head,
         }
 
     def save(self, folder: str | FilePath) -> None:
@@ -302,6 +325,7 @@ class Superformer(nn.Module):
             num_classes=saved["num_classes"],
             img_size=tuple(saved["img_size"]),
             in_chans=saved["in_chans"],
+            token_head=saved["token_head"],
             **options,
         )
         made.restore(folder)

@@ -23,7 +23,19 @@ def fixed_batch(superformer: Superformer, images: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=generator, dtype=torch.float64).to(reference)
 
 
-def check_law(superformer: Superformer, arch: Arch, path: Path | None = None, side: int = 0, images: int = 2) -> None:
+def _joined(logits: Tensor | tuple[Tensor, ...]) -> Tensor:
+    """Logits, or those of the image and of its patches, as one row an image."""
+    return torch.cat([part.flatten(1) for part in logits], 1) if isinstance(logits, tuple) else logits
+
+
+def check_law(
+    superformer: Superformer,
+    arch: Arch,
+    path: Path | None = None,
+    side: int = 0,
+    images: int = 2,
+    **options: bool,
+) -> None:
     """The law: the superformer's output is the extracted network's, and so are the gradients, scattered back.
 
     Shared parameters that the architecture does not use get no gradient, and channels outside its slices exactly zero.
@@ -33,7 +45,7 @@ def check_law(superformer: Superformer, arch: Arch, path: Path | None = None, si
     superformer.zero_grad(set_to_none=True)
     model = superformer.extract(arch, path, side)
     assert not model.state_dict().keys() ^ {*superformer.slices_of(arch, path, side), *_buffers(model)}
-    shared, alone = superformer(x, arch, path, side), model(x)
+    shared, alone = _joined(superformer(x, arch, path, side, **options)), _joined(model(x, **options))
     torch.testing.assert_close(shared, alone, **_TIGHT, msg=lambda text: f"output of {arch.id}: {text}")
     shared.square().sum().backward()
     alone.square().sum().backward()
@@ -73,13 +85,20 @@ def _scattered(part: object, whole: Tensor, value: Tensor) -> Tensor:
     return scattered
 
 
-def check_masks(superformer: Superformer, archs: Sequence[Arch], side: int = 0, images: int = 1) -> None:
+def check_masks(
+    superformer: Superformer,
+    archs: Sequence[Arch],
+    paths: Sequence[Path] | None = None,
+    side: int = 0,
+    images: int = 1,
+    **options: bool,
+) -> None:
     """Masked execution is sliced execution, sample by sample, in outputs and in gradients."""
     x = fixed_batch(superformer, images * len(archs))
     found = []
     for how in ("sliced", "masked"):
         superformer.zero_grad(set_to_none=True)
-        logits = superformer.several(x, archs, side, how)
+        logits = _joined(superformer.several(x, archs, paths, side, how, **options))
         logits.square().sum().backward()
         # A parameter that no sample uses has no gradient when sliced, and zeros when masked.
         grads = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in superformer.shared.items()}

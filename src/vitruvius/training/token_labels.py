@@ -21,27 +21,17 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from timm.data.mixup import mixup_target
-from torch import Tensor, nn
-from torch.func import functional_call
+from torch import Tensor
 
-from vitruvius.arch import Arch, refuse, require_positive
+from vitruvius.arch import refuse, require_positive
 from vitruvius.data import Mix
 from vitruvius.data._keys import hashes
-from vitruvius.models import Backbone
-from vitruvius.models._layers import init_weights, seeded
-from vitruvius.spaces import Path
-from vitruvius.superformer import Superformer
 
 __all__ = [
     "LabelMaps",
     "Labelled",
-    "TokenHead",
     "TokenLabels",
-    "WithTokenHead",
-    "forward_with_tokens",
-    "patch_logits",
     "soft_cross_entropy",
     "token_label_loss",
 ]
@@ -152,14 +142,6 @@ class LabelMaps:
         return scores / total
 
 
-# -- losses ------------------------------------------------------------------------------------------------------------
-
-
-def patch_logits(tokens_BNC: Tensor, weight: Tensor, bias: Tensor, prefix_tokens: int = 0) -> Tensor:
-    """(B, patches, classes), of tokens after the last norm; class tokens, which stand first, are left out."""
-    return F.linear(tokens_BNC[:, prefix_tokens:], weight, bias)
-
-
 def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """The mean over everything but the classes, which come last."""
     return -(targets * logits.log_softmax(dim=-1)).sum(dim=-1).mean()
@@ -170,67 +152,3 @@ def token_label_loss(logits: Tensor, patches: Tensor, targets: Tensor, patch_tar
     if patches.shape != patch_targets.shape:
         refuse("token labels and the last stage have other grids", tuple(patch_targets.shape), tuple(patches.shape))
     return soft_cross_entropy(logits, targets) + soft_cross_entropy(patches, patch_targets)
-
-
-# -- heads -------------------------------------------------------------------------------------------------------------
-
-
-class TokenHead(nn.Linear):
-    """The classifier of patch tokens. It is no part of the network: what is exported never had it."""
-
-    def __init__(self, dim: int, num_classes: int, seed: int | None = None) -> None:
-        require_positive("the token head's width", dim)
-        require_positive("num_classes", num_classes)
-        with seeded(seed):
-            super().__init__(dim, num_classes)
-            init_weights(self)
-
-
-class WithTokenHead(nn.Module):
-    """A plain network and a token head beside it; `model` is the network, untouched, to be exported."""
-
-    def __init__(self, model: Backbone, seed: int | None = None) -> None:
-        super().__init__()
-        self.model = model
-        reference = next(model.parameters())
-        self.token_head = TokenHead(model.num_features, model.num_classes, seed).to(reference)
-
-    def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of the images, and of their patches."""
-        tokens = self.model.forward_features(x_BCHW)
-        logits = self.model.forward_head(tokens)
-        head = self.token_head
-        return logits, patch_logits(tokens, head.weight, head.bias, self.model.num_prefix_tokens)
-
-
-class _Tapped(nn.Module):
-    """A network that gives its tokens beside its logits, for `functional_call`."""
-
-    def __init__(self, model: Backbone) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        tokens = self.model.forward_features(x_BCHW)
-        return self.model.forward_head(tokens), tokens
-
-
-def forward_with_tokens(
-    superformer: Superformer,
-    head: TokenHead,
-    x_BCHW: Tensor,
-    arch: Arch,
-    path: Path | None = None,
-    side: int = 0,
-) -> tuple[Tensor, Tensor]:
-    """Logits of the images and of their patches, of one architecture of a superformer.
-
-    head: as wide as the space's last stage can be; its channels are those that the architecture's classifier has.
-    """
-    plan = superformer.plan_of(arch, path, side)
-    if plan.skeleton.training != superformer.training:
-        plan.skeleton.train(superformer.training)
-    tensors = {f"model.{name}": tensor for name, tensor in superformer.tensors_of(plan).items()}
-    logits, tokens = functional_call(_Tapped(plan.skeleton), tensors, (x_BCHW,), tie_weights=False)
-    weight = plan.slices["head.weight"].of(head.weight)
-    return logits, patch_logits(tokens, weight, head.bias, plan.skeleton.num_prefix_tokens)

@@ -6,13 +6,14 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
-from vitruvius.arch import Arch
+from vitruvius.arch import Arch, refuse
 from vitruvius.costs import cost
 from vitruvius.registry import Registry
 
-__all__ = ["Entry", "entries", "entry", "load", "names"]
+__all__ = ["Entry", "entries", "entry", "load", "names", "read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,19 @@ def entry(name: str) -> Entry:
 def load(name: str) -> Arch:
     """The architecture of this name (`vitruvius zoo` lists them)."""
     return entry(name).arch
+
+
+def read(text: str) -> Arch:
+    """An architecture from a name of the zoo, a JSON file, or JSON text."""
+    if text.lstrip().startswith("{"):
+        return Arch.from_json(text)
+    if text.endswith(".json") or "/" in text or "\\" in text:
+        try:
+            return Arch.from_json(Path(text).read_text())
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "not text"
+            refuse(f"an architecture file cannot be read ({why})", text, "a JSON file")
+    return load(text)
 
 
 def entries() -> list[Entry]:

@@ -1,0 +1,88 @@
+"""Batches as a pure function of the step: what a resumed run sees is what it would have seen.
+
+The images of a step are the same however many processes share them: process r takes every n-th image from the r-th on,
+so that consecutive shares of the whole batch (of several architectures) stay together on every process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from vitruvius.arch import refuse
+from vitruvius.data import Augment, Images
+
+__all__ = ["Batch", "Feed", "Order"]
+
+Batch: TypeAlias = tuple[Tensor, ...]
+"""Images, what they are labelled with, and with token labeling what their patches are labelled with."""
+Label: TypeAlias = Callable[[Tensor, Tensor, tuple[int, ...]], Batch]
+"""From images, labels and a key to a batch: mixing, smoothing."""
+
+_MOST_WORKERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Which images each step sees."""
+
+    images: int
+    batch_size: int
+    seed: int
+    copies: int = 1
+    """Repeated augmentation: an epoch has as many samples as there are images, but so many of each it sees."""
+
+    def __post_init__(self) -> None:
+        if self.batch_size > self.images:
+            refuse("a step's images must be there", f"batch_size {self.batch_size}", f"up to {self.images} images")
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Whole batches; the images that are left over differ from epoch to epoch."""
+        return self.images // self.batch_size
+
+    def of(self, step: int) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """The indices of a step's images, and the keys of their augmentation."""
+        epoch, place = divmod(step, self.steps_per_epoch)
+        first = place * self.batch_size
+        positions = range(first, first + self.batch_size)
+        return _shuffled(self, epoch)[first : first + self.batch_size], [(self.seed, epoch, p) for p in positions]
+
+
+@lru_cache(maxsize=2)
+def _shuffled(order: Order, epoch: int) -> np.ndarray:
+    shuffled = np.random.default_rng((order.seed, epoch)).permutation(order.images)
+    return np.repeat(shuffled, order.copies)[: order.images] if order.copies > 1 else shuffled
+
+
+class Feed(Dataset[Batch]):
+    """The batches of one process, by step."""
+
+    def __init__(
+        self, images: Images, augment: Augment, label: Label, order: Order, process: int = 0, processes: int = 1
+    ) -> None:
+        if order.batch_size % processes:
+            refuse(f"{processes} processes share a step's images evenly", order.batch_size, f"{processes} x n")
+        self.images, self.augment, self.label, self.order = augment.prepare(images), augment, label, order
+        self.process, self.processes = process, processes
+
+    def __getitem__(self, step: int) -> Batch:
+        indices, keys = self.order.of(step)
+        mine = slice(self.process, None, self.processes)
+        x = self.augment(self.images, indices[mine], keys[mine])
+        labels = self.images.labels[indices[mine]]
+        return self.label(x, labels, (self.order.seed, step, self.process))
+
+    def batches(self, first: int, last: int, workers: int | None, pin: bool = False) -> Iterator[Batch]:
+        """The batches of steps first..last-1. workers: None chooses, none for images that are in memory."""
+        if workers is None:
+            workers = 0 if self.images.in_memory and self.augment.weak else min(_MOST_WORKERS, os.cpu_count() or 1)
+        steps = range(first, last)
+        return iter(DataLoader(self, batch_size=None, sampler=steps, num_workers=workers, pin_memory=pin))

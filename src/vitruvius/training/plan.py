@@ -1,0 +1,83 @@
+"""What a configuration comes to, before anything long starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from vitruvius.arch import refuse
+from vitruvius.costs import short
+from vitruvius.data import Data, Images
+from vitruvius.training.config import KINDS, RetrainConfig, Settings
+from vitruvius.training.feed import Order
+from vitruvius.training.jobs import Job, job_of
+from vitruvius.training.optim import peak_rate
+from vitruvius.training.run import load_data
+
+__all__ = ["Plan", "make_plan"]
+
+_BACKWARD = 3
+"""A training step computes about three times what a forward pass does."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    config: Settings
+    data: Data
+    images: Images
+    """What it trains on."""
+    order: Order
+    job: Job
+
+    @property
+    def steps(self) -> int:
+        return self.config.epochs * self.order.steps_per_epoch
+
+    def summary(self, processes: int = 1) -> dict[str, Any]:
+        """For people, and for `--dry-run --json`."""
+        config, data = self.config, self.data.summary()
+        each = config.batch_size // processes // config.accumulate
+        total = _BACKWARD * self.job.macs() * config.batch_size * self.steps
+        return {
+            "kind": KINDS[type(config)],
+            "recipe": config.recipe or "none",
+            "data": data["source"],
+            "images": f"train {len(self.images):,}, search-validation {data['val']:,}, test {data['test']:,}",
+            "split": data["hash"],
+            "classes": data["classes"],
+            "pixels": f"{data['in_chans']} x {' x '.join(map(str, self.size))}",
+            "parameters": sum(p.numel() for p in self.job.model.parameters()),
+            "batch": f"{config.batch_size} = {processes} process(es) x {config.accumulate} part(s) x {each} images",
+            "learning rate": f"{peak_rate(config):.3g} at its peak",
+            "steps": f"{self.steps:,} = {config.epochs} epochs x {self.order.steps_per_epoch:,}",
+            "MACs of an image": short(self.job.macs()),
+            "MACs of the run": short(total),
+        }
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        size = self.job.img_size
+        return size if isinstance(size, tuple) else (size, size)
+
+
+def make_plan(config: Settings, processes: int = 1) -> Plan:
+    """Loads the data, makes the model, and refuses what cannot work."""
+    parts = processes * config.accumulate
+    if config.batch_size % parts:
+        refuse(
+            f"batch_size is shared by {processes} process(es) and {config.accumulate} part(s)",
+            config.batch_size,
+            f"{parts} x n",
+        )
+    data = load_data(config)
+    images = data.search.whole() if isinstance(config, RetrainConfig) and config.whole else data.search.train
+    order = Order(len(images), config.batch_size, config.seed, config.repeated_augmentation)
+    job = job_of(config, data, config.epochs * order.steps_per_epoch)
+    shares = max((len(each.archs) for step in (0, 2**31) for each in job.passes(step)), default=1) or 1
+    if config.batch_size // parts % shares:
+        refuse(
+            f"{shares} architectures share each process's part of a step evenly",
+            config.batch_size,
+            f"{parts * shares} x n",
+        )
+    return Plan(config, data, images, order, job)

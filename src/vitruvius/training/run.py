@@ -1,0 +1,132 @@
+"""A run folder: what was asked for, what became of it, and how to open it again."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from vitruvius import recipes
+from vitruvius.arch import Arch, refuse, require_choice, require_keys
+from vitruvius.data import Data, load
+from vitruvius.files import write_json
+from vitruvius.models import Backbone
+from vitruvius.superformer import Superformer
+from vitruvius.training import _weights
+from vitruvius.training.config import KINDS, Settings, read_config
+
+__all__ = ["Run", "load_data", "open_run", "start_folder"]
+
+VERSION = 1
+RECORD, FINAL, RESULT = "run.json", "final", "result.json"
+_KEYS = ("version", "kind", "config", "data", "job", "versions")
+_FREE = ("versions", "config.workers", "config.device")
+"""What may differ between the start of a run and its resumption: nothing that changes a result."""
+
+
+def load_data(config: Settings) -> Data:
+    return load(config.data, val=config.val, split_seed=config.split_seed, in_chans=config.in_chans, root=config.root)
+
+
+def start_folder(folder: Path, config: Settings, data: Data, job: dict[str, Any]) -> None:
+    """Writes the record of a new run; an old one must be of the same configuration, data and model."""
+    record = {
+        "version": VERSION,
+        "kind": KINDS[type(config)],
+        "config": config.model_dump(mode="json"),
+        "data": data.summary(),
+        "job": job,
+        "versions": {name: version(name) for name in ("vitruvius", "torch", "timm", "numpy")}
+        | {"python": platform.python_version()},
+    }
+    record = json.loads(json.dumps(record))
+    if (folder / RECORD).exists():
+        _check_same(_flat(_read(folder)), _flat(record), folder)
+    elif folder.exists() and any(folder.iterdir()):
+        refuse("a run needs a folder of its own", str(folder), "a new folder, or one that this command has begun")
+    else:
+        write_json(folder / RECORD, record)
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    try:
+        record = json.loads((folder / RECORD).read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        refuse(f"a run's record cannot be read ({error})", str(folder), "the folder of a training run")
+    return require_keys(f"the record of {folder}", record, _KEYS)
+
+
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
+    config = {f"config.{key}": value for key, value in record["config"].items()}
+    flat = {**{key: value for key, value in record.items() if key != "config"}, **config}
+    return {key: value for key, value in flat.items() if key not in _FREE}
+
+
+def _check_same(theirs: dict[str, Any], ours: dict[str, Any], folder: Path) -> None:
+    for key in {**theirs, **ours}:
+        if theirs.get(key) != ours.get(key):
+            refuse(
+                f"the run in {str(folder)!r} was begun with another {key.removeprefix('config.')}",
+                ours.get(key),
+                f"{theirs.get(key)!r}, as it was begun with, or another folder",
+            )
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished training run."""
+
+    folder: Path
+    kind: recipes.Kind
+    config: Settings
+    record: dict[str, Any]
+
+    @cached_property
+    def data(self) -> Data:
+        """Its images, split as they were when it ran."""
+        data = load_data(self.config)
+        if data.search.hash != (begun := self.record["data"]["hash"]):
+            refuse(f"the images of {str(self.folder)!r} have changed", data.search.hash, f"split {begun}")
+        return data
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What it measured at its end."""
+        found: dict[str, Any] = json.loads((self.folder / RESULT).read_text())
+        return found
+
+    def superformer(self) -> Superformer:
+        """Its superformer, for evaluation."""
+        self._require("superformer")
+        return Superformer.load(self.folder / FINAL).eval()
+
+    def model(self) -> Backbone:
+        """Its network, for evaluation."""
+        self._require("retrain", "finetune")
+        return _weights.read(self.folder / FINAL).eval()
+
+    @property
+    def arch(self) -> Arch:
+        self._require("retrain", "finetune")
+        return Arch.from_dict(self.record["job"]["arch"])
+
+    def _require(self, *kinds: str) -> None:
+        if self.kind not in kinds:
+            refuse(f"the run in {str(self.folder)!r} is of another kind", self.kind, " or ".join(kinds))
+
+
+def open_run(folder: str | Path) -> Run:
+    """The finished run in a folder."""
+    place = Path(folder)
+    record = _read(place)
+    if record["version"] != VERSION:
+        refuse("unknown version of a run's record", record["version"], VERSION)
+    require_choice("kind of run", record["kind"], KINDS.values())
+    if not (place / RESULT).exists():
+        refuse("a run that has not finished cannot be opened", str(place), "a finished run: start it again to go on")
+    kind = next(kind for kind, name in KINDS.items() if name == record["kind"])
+    return Run(place, record["kind"], read_config(kind, record["config"]), record)
