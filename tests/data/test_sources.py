@@ -468,6 +468,11 @@ def test_a_stream_that_lost_images_is_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Stream, "num_samples", 21, raising=False)
     with pytest.raises(ValueError, match="gives fewer images than it should; got 20; allowed: 21"):
         load("wds/some")
+    # A bad test split is not taken for a missing one.
+    _streams(monkeypatch, ("train", "test"))
+    monkeypatch.setattr(Stream, "num_samples", 20, raising=False)
+    with pytest.raises(ValueError, match="split 'test' of wds/some gives fewer images"):
+        load("wds/some")
 
 
 def test_a_stream_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
