@@ -109,6 +109,21 @@ def test_idx_without_test_files_holds_a_test_part_out(tmp_path: Path) -> None:
     assert [len(part) for part in (data.search.train, data.search.val, data.test())] == [18, 6, 6]
 
 
+def test_search_does_not_hold_the_test_split(tmp_path: Path) -> None:
+    """Not even behind private names: nothing of it is in what would travel to another process."""
+    make_mnist(tmp_path / "idx", test=False)
+    make_folder(tmp_path / "folder", {"a": 10, "b": 10})
+    for source, memory in ((f"idx:{tmp_path / 'idx'}", 2**30), (str(tmp_path / "folder"), 2**30)):
+        data = load(source, memory=memory)
+        travelling = pickle.dumps(data.search)
+        assert all(row in travelling for row in rows(data.search.train))
+        assert not any(row in travelling for row in rows(data.test()))
+    on_demand = load(str(tmp_path / "folder"), memory=0)
+    test = on_demand.test()
+    assert isinstance(test, FileImages)
+    assert not any(path.encode() in pickle.dumps(on_demand.search) for path in test.paths)
+
+
 def _cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-3])
 
@@ -446,6 +461,18 @@ def test_a_stream_that_fits_is_read_into_memory(monkeypatch: pytest.MonkeyPatch)
     assert "a test part is held out" in data.notes[0]
     with pytest.raises(ValueError, match="no split test"):
         load("wds/some", test_split="test")
+
+
+def test_a_stream_that_lost_images_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    _streams(monkeypatch, ("train",))
+    monkeypatch.setattr(Stream, "num_samples", 21, raising=False)
+    with pytest.raises(ValueError, match="gives fewer images than it should; got 20; allowed: 21"):
+        load("wds/some")
+    # A bad test split is not taken for a missing one.
+    _streams(monkeypatch, ("train", "test"))
+    monkeypatch.setattr(Stream, "num_samples", 20, raising=False)
+    with pytest.raises(ValueError, match="split 'test' of wds/some gives fewer images"):
+        load("wds/some")
 
 
 def test_a_stream_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

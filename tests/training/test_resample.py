@@ -229,3 +229,14 @@ def test_a_new_head() -> None:
     assert torch.equal(again.head.weight, other.head.weight)
     with pytest.raises(ValueError, match="num_classes"):
         with_new_head(model, 0)
+
+
+def test_a_token_head_is_left_behind() -> None:
+    space = spaces.load("vit-resnas-nano")
+    model = build(space.smallest, num_classes=3, img_size=space.img_size, token_head=True, seed=0)
+    larger = at_size(model, space.img_size + side_step(space.smallest))
+    assert not any(name.startswith("token_head") for name in larger.state_dict())
+    assert larger(images(*larger.img_size)).shape == (1, 3)
+    other = with_new_head(model, 5)
+    assert not any(name.startswith("token_head") for name in other.state_dict())
+    assert other(images(*other.img_size)).shape == (1, 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -70,31 +71,6 @@ def _batches(
         yield normalised(batch, mean, std).to(device=device, dtype=dtype), labels.to(device)
 
 
-def eval_batches(
-    images: Images,
-    batch_size: int,
-    *,
-    img_size: ImageSize,
-    mean: Sequence[float],
-    std: Sequence[float],
-    crop_pct: float | None = None,
-    interpolation: str = "bicubic",
-    device: str | torch.device = "cpu",
-    dtype: torch.dtype = torch.float32,
-    indices: Indices | None = None,
-) -> list[tuple[Tensor, Tensor]]:
-    """All batches of `stream_batches`, prepared once for many evaluations."""
-    return list(
-        stream_batches(
-            images,
-            batch_size,
-            img_size=img_size,
-            mean=mean,
-            std=std,
-            crop_pct=crop_pct,
-            interpolation=interpolation,
-            device=device,
-            dtype=dtype,
-            indices=indices,
-        )
-    )
+def eval_batches(images: Images, batch_size: int, **options: Any) -> list[tuple[Tensor, Tensor]]:
+    """All batches of `stream_batches`, with its options, prepared once for many evaluations."""
+    return list(stream_batches(images, batch_size, **options))

@@ -39,7 +39,7 @@ class Images(ABC):
 
     @abstractmethod
     def subset(self, indices: Indices) -> Images:
-        """Images of their own, from which the others cannot be reached."""
+        """Some of the images, in this order. Arrays are copied and paths picked: the others are not behind them."""
 
 
 class MemoryImages(Images):
@@ -96,7 +96,10 @@ class FileImages(Images):
 
 
 class DatasetImages(Images):
-    """Some of a map-style dataset's images: one of torchvision's, or timm's `ImageDataset`."""
+    """Some of a map-style dataset's images: one of torchvision's, or timm's `ImageDataset`.
+
+    The dataset stays whole behind a private name. Where it had no test split of its own, the held-out part is in there.
+    """
 
     in_memory = False
 

@@ -47,7 +47,7 @@ def named(
     for split in tried:
         try:
             found = reader.part(split)
-        except ValueError:
+        except _NotOpened:
             if test_split is not None:
                 raise
             continue
@@ -62,6 +62,10 @@ def named(
         classes = tuple(map(str, range(count)))
     notes = () if test is not None else (f"no test split found (tried {', '.join(tried)}): a test part is held out",)
     return Source(name, train, None if test is None else test[0], classes, None, chans, notes)
+
+
+class _NotOpened(ValueError):
+    """A split that is not there, unlike one that is and is bad."""
 
 
 class _Reader:
@@ -98,7 +102,8 @@ class _Reader:
             if "install" in str(error).lower() and self.prefix in _NEEDS:
                 self._missing(error)
             why = str(error).split("\n")[0] or type(error).__name__
-            refuse(f"timm cannot open split {split!r} of {self.name!r} ({why})", f"root={self.root!r}", _KNOWN)
+            message = f"timm cannot open split {split!r} of {self.name!r} ({why}); got root={self.root!r}"
+            raise _NotOpened(f"{message}; allowed: {_KNOWN}") from None
 
     def _missing(self, error: BaseException) -> None:
         refuse(
@@ -128,8 +133,10 @@ class _Reader:
                 yield pixels
 
         arrays = list(read())
-        if not arrays:
-            refuse(f"split {split!r} of {self.name} has no images", 0, "a split with images")
+        known = getattr(reader, "num_samples", 0) or 0
+        if len(arrays) < max(known, 1):  # webdataset's readers pass over what they cannot read
+            what = f"split {split!r} of {self.name} gives fewer images than it should"
+            refuse(what, len(arrays), f"{known or 'one or more'}: mend its shards, or their count")
         return decoded(arrays, labels)
 
 

@@ -114,9 +114,14 @@ def at_size(model: Backbone, img_size: ImageSize, windows: Windows = "keep", **d
 
 
 def resampled(weights: Mapping[str, Tensor], old: Backbone, new: Backbone) -> dict[str, Tensor]:
-    """The state dict of `new`, from one of `old`: the same architecture but for image size and windows."""
+    """The state dict of `new`, from one of `old`: the same architecture but for image size and windows.
+
+    A token head, which is for one training only, is left behind.
+    """
     made = {}
     for name, tensor in weights.items():
+        if name.startswith("token_head."):
+            continue
         *way, last = name.split(".")
         if last == "pos_embed":
             stage = int(way[1]) if way else 0
@@ -150,6 +155,7 @@ def _table(table: Tensor, old: Grid, new: Grid) -> Tensor:
 def with_new_head(model: Backbone, num_classes: int, seed: int | None = None) -> Backbone:
     """The same network, the very tensors, with a new classifier: for transfer to other classes."""
     require_positive("num_classes", num_classes)
+    model.drop_token_head()
     with seeded(seed):
         model.reset_classifier(num_classes)
     return model
