@@ -1,4 +1,7 @@
-"""The records against the papers: every number below is written from the paper's text, not from the record."""
+"""The records against the papers: every number below is written from the paper's text, not from the record.
+
+Where a record says that it takes another's numbers (S3's retraining, transfers), it is held against that one's paper.
+"""
 
 from __future__ import annotations
 
@@ -290,8 +293,7 @@ def test_recipes_of_ours_need_no_more_than_their_name(data: str) -> None:
         assert spaces.load(other, **config.space_options).img_size == space.img_size
 
 
-def test_vit_resnas_budgets_and_sizes_are_those_of_the_zoo() -> None:
-    """The recipes' resolutions are the ones that the paper prints results at."""
+def test_vit_resnas_is_tuned_at_the_resolutions_of_its_table() -> None:
     sizes = [recipes.load(name).settings["img_size"] for name in recipes.names("finetune") if "resnas" in name]
     assert sorted(sizes) == sorted(size for size in zoo.entry("vit-resnas-medium").printed if size != 224)
     assert all(size % 56 == 0 for size in sizes)
