@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from vitruvius import Arch, costs, spaces, zoo
+from vitruvius import Arch, costs, recipes, spaces, zoo
 from vitruvius.cli import main
 
 
@@ -55,6 +55,21 @@ def test_zoo(capsys: pytest.CaptureFixture[str]) -> None:
     assert "shifted 14" in out
 
 
+def test_recipes(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "recipes")
+    assert all(name in out for name in recipes.names())
+    _, out, _ = run(capsys, "recipes", "--kind", "finetune", "--json")
+    rows = json.loads(out)
+    assert [row["name"] for row in rows] == recipes.names("finetune")
+    assert {row["name"]: row["settings"]["epochs"] for row in rows}["s3-finetune-384"] == 10
+    _, out, _ = run(capsys, "recipes", "vitas-v2-deit-retrain", "--json")
+    assert json.loads(out)["notes"] == recipes.load("vitas-v2-deit-retrain").notes
+    _, out, _ = run(capsys, "recipes", "vitas-v2-deit-retrain")
+    words = " ".join(out.split())
+    assert recipes.load("vitas-v2-deit-retrain").notes in words
+    assert "│ lr │ 0.0005 │ deit-retrain │" in words
+
+
 def test_cost_of_a_name_a_file_and_text(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
     _, text, _ = run(capsys, "zoo", "deit-tiny", "--json")
     assert Arch.from_json(text) == zoo.load("deit-tiny")
@@ -94,6 +109,8 @@ def test_sample_within_a_window(capsys: pytest.CaptureFixture[str]) -> None:
         (("cost", "missing.json"), "an architecture file cannot be read"),
         (("cost", "{}"), "an architecture needs the key 'family'"),
         (("zoo", "nothing"), "unknown published architecture"),
+        (("recipes", "s3-superformr"), "unknown recipe (did you mean 's3-superformer'?)"),
+        (("recipes", "--kind", "retrian"), "unknown kind of recipe (did you mean 'retrain'?)"),
         (("spaces", "mine.yaml"), "cannot be read"),
         (("cost", "s3-tiny", "--img-size", "0"), "an image size is"),
     ],
@@ -116,7 +133,7 @@ def test_usage_errors_have_no_traceback(capsys: pytest.CaptureFixture[str], word
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("command", ["spaces", "zoo", "cost", "sample"])
+@pytest.mark.parametrize("command", ["spaces", "zoo", "cost", "sample", "recipes"])
 def test_help_has_an_example(capsys: pytest.CaptureFixture[str], command: str) -> None:
     code, out, _ = run(capsys, command, "--help")
     assert code == 0

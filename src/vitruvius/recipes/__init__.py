@@ -1,4 +1,11 @@
-"""The published training and search settings, as named, dated, sourced records: one YAML file each in `records/`."""
+"""The published training and search settings, as named, dated, sourced records: one YAML file each in `records/`.
+
+Beside the keys of `Recipe`, a record may have
+
+- `filled`: settings that the paper leaves open, chosen here (the notes say from where);
+- `base`: another record, whose settings are taken for what neither this one's `settings` nor `filled` says;
+- `variants`: settings that differ, by suffix. The record `a` with variants `x` and `y` is two recipes, `a-x` and `a-y`.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +23,9 @@ __all__ = ["Kind", "Recipe", "load", "names"]
 
 Kind: TypeAlias = Literal["superformer", "retrain", "finetune", "search"]
 
+_SAID = ("name", "kind", "paper", "where", "date", "cost", "notes")
+_REQUIRED, _OPTIONAL = (*_SAID, "settings"), ("filled", "base", "variants")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
@@ -32,18 +42,45 @@ class Recipe:
     """Why, and what the paper leaves open."""
     settings: dict[str, Any]
     """What the configuration of training (or of a searcher) takes, key by key."""
+    sources: dict[str, str]
+    """Of each setting: "paper", "filled", or the name of the record that it is taken from."""
+
+
+@cache
+def _records() -> Registry[dict[str, Any]]:
+    records: Registry[dict[str, Any]] = Registry("recipe record")
+    for file in sorted((resources.files(__name__) / "records").iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".yaml"):
+            text = file.read_text(encoding="utf-8")
+            data = require_keys(f"recipe {file.name}", yaml.safe_load(text), _REQUIRED, _OPTIONAL)
+            require_choice("kind of recipe", data["kind"], get_args(Kind))
+            records.add(data["name"], data)
+    return records
 
 
 @cache
 def _registry() -> Registry[Recipe]:
     registry: Registry[Recipe] = Registry("recipe")
-    for file in sorted((resources.files(__name__) / "records").iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".yaml"):
-            keys = ("name", "kind", "paper", "where", "date", "cost", "notes", "settings")
-            data = require_keys(f"recipe {file.name}", yaml.safe_load(file.read_text()), keys)
-            require_choice("kind of recipe", data["kind"], get_args(Kind))
-            registry.add(data["name"], Recipe(**data))
+    for name, record in _records().items():
+        settings, sources = _merged(name)
+        for suffix, own in record.get("variants", {"": {}}).items():
+            said = {key: record[key] for key in _SAID} | {"name": f"{name}-{suffix}" if suffix else name}
+            own_sources = sources | dict.fromkeys(own, "paper")
+            registry.add(said["name"], Recipe(**said, settings=settings | own, sources=own_sources))
     return registry
+
+
+def _merged(name: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """A record's settings on top of its base's, and where each is from."""
+    record = _records()[name]
+    settings: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    if base := record.get("base"):
+        settings, sources = _merged(base)
+        sources = {key: base if source in ("paper", "filled") else source for key, source in sources.items()}
+    for source, given in (("filled", record.get("filled", {})), ("paper", record["settings"])):
+        settings, sources = settings | given, sources | dict.fromkeys(given, source)
+    return settings, sources
 
 
 def names(kind: Kind | None = None) -> list[str]:
