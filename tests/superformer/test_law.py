@@ -85,6 +85,37 @@ PARTS_THAT_FOLLOW = {
             ),
         ),
     ),
+    "heads that follow from widths": Space(
+        name="heads that follow from widths",
+        family="swin",
+        patch=2,
+        class_token=False,
+        pool="mean",
+        positions="bias",
+        img_size=8,
+        stages=(
+            StageSpace(
+                dim=8, depth=2, block={"mixer": "window", "window": 2, "qkv": (8, 24), "head_dim": (4, 8), "mlp": 9}
+            ),
+            StageSpace(
+                dim=8, depth=1, block={"mixer": "window", "window": 2, "heads": (1, 2, 4), "qkv": (8, 16), "mlp": 9}
+            ),
+        ),
+    ),
+    "stages that cannot all follow each other": Space(
+        name="stages that cannot all follow each other",
+        family="pit",
+        patch=4,
+        stride=2,
+        class_token=True,
+        pool="token",
+        positions="absolute",
+        img_size=16,
+        stages=(
+            StageSpace(depth=1, stage={"heads": (2, 3), "head_dim": 4}, block={"mlp_ratio": 1}),
+            StageSpace(depth=1, stage={"heads": (2, 4), "head_dim": 4}, block={"mlp_ratio": (1, 2)}),
+        ),
+    ),
     "widths of heads": Space(
         name="widths of heads",
         family="vit",

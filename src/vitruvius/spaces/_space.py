@@ -134,6 +134,10 @@ class Space(Declaration):
         table = np.unique(np.concatenate(found), axis=0)
         return {name: table[:, i] for i, name in enumerate(("dim", *_BLOCK_COLUMNS))}
 
+    def decoded_stages(self, vectors: IntArray, s: int) -> list[Stage]:
+        """Stage s of encoded architectures, whatever the widths of the others."""
+        return self._decode_stage(self.stage_arrays(vectors, s))
+
     def decode_many(self, vectors: IntArray) -> list[Arch]:
         """The architectures of encoded vectors (n, G)."""
         arrays = self.arrays(self.checked(vectors))

@@ -12,8 +12,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -22,7 +21,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.overrides import TorchFunctionMode
 
-from vitruvius.arch import Arch, ImageSize, image_shape, refuse
+from vitruvius.arch import Arch, Block, ImageSize, image_shape, refuse
 from vitruvius.models import Backbone, build
 from vitruvius.models._layers import KEPT_BLOCKS, Drops, TransformerBlock, embedding, seeded
 from vitruvius.spaces import Path, Space
@@ -122,7 +121,8 @@ class Superformer(nn.Module):
     def _make_shared(self) -> None:
         for arch in self._probes():
             skeleton = self._skeleton(arch)
-            for place in places(skeleton, arch, self.path_of(arch, None), self.private):
+            path = tuple(tuple(range(len(stage.blocks))) for stage in arch.stages)
+            for place in places(skeleton, arch, path, self.private):
                 if (name := _stored(place.shared)) not in self.shared:
                     tensor = _initial(place, shared_shape(place, self._widths))
                     self.shared[name] = nn.Parameter(tensor)
@@ -133,22 +133,29 @@ class Superformer(nn.Module):
 
     def _probes(self) -> Iterator[Arch]:
         """Full networks in which every choice that has parameters of its own occurs."""
-        layout = self.space.layout
+        largest = self.space.largest
+        for patch in self.space.patches():
+            yield replace(largest, patch=patch)
+        for s, stage in enumerate(largest.stages):
+            for blocks in self._fillings(s):
+                stages = (*largest.stages[:s], replace(stage, blocks=blocks), *largest.stages[s + 1 :])
+                yield replace(largest, stages=stages)
+
+    def _fillings(self, s: int) -> Iterator[tuple[Block, ...]]:
+        """Every full stage of blocks that differs in mixers, heads or reductions from the others."""
+        layout, seen = self.space.layout, set()
+        deciding = {"mixer", "reduction"}
         # Where heads are not chosen, they follow from the width of q, k and v.
-        varying = {
-            parameter: max(len(gene.choices) for gene in layout.genes if gene.parameter == parameter)
-            for parameter in ("patch", "mixer", "heads", "qkv", "window", "reduction")
-            if any(gene.parameter == parameter for gene in layout.genes)
-        }
-        if "heads" in varying:
-            varying.pop("qkv", None)
-        for picks in product(*map(range, varying.values())):
-            picked = dict(zip(varying, picks, strict=True))
-            vector = layout.counts - 1
-            for column, gene in enumerate(layout.genes):
-                if gene.parameter in picked:
-                    vector[column] = min(picked[gene.parameter], len(gene.choices) - 1)
-            yield self.space.decode(vector)
+        deciding |= {"heads"} if "heads" in self.space.stated(self.space.stages[s]) else {"qkv", "head_dim"}
+        rows = layout.full_rows(s)
+        for option in layout.block_options(s):
+            if any(choice for name, choice in option.items() if name not in deciding):
+                continue
+            for stage in self.space.decoded_stages(layout.fill(rows, s, option), s):
+                kind = tuple((block.mixer, block.heads, block.reduction) for block in stage.blocks)
+                if kind not in seen:
+                    seen.add(kind)
+                    yield stage.blocks
 
     def _skeleton(self, arch: Arch) -> Backbone:
         if len(self._blocks) > _MOST_BLOCKS:
