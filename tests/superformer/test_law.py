@@ -243,5 +243,11 @@ def test_an_architecture_of_another_space_is_refused() -> None:
         made(fixed_batch(made, 1), "s3-tiny")
     with pytest.raises(ValueError, match="needs a Space"):
         Superformer("s3-nano")
-    with pytest.raises(ValueError, match="unknown sharing rule"):
-        Superformer(small("s3-nano"), sharing="circular")
+    for options, rule in (
+        ({"sharing": "circular"}, "unknown sharing rule"),
+        ({"private": None}, "given as a tuple"),
+        ({"cache": 0}, "cache must be"),
+        ({"drop_rates": 0.1}, "unknown dropout rate.*did you mean 'drop_rate'"),
+    ):
+        with pytest.raises(ValueError, match=rule):
+            Superformer(small("s3-nano"), **options)

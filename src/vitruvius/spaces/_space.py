@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vitruvius.arch import FAMILIES, Arch, Block, ImageSize, Stage, image_shape, refuse, require_choice, token_grids
 from vitruvius.arrays import MIXERS, ArchArrays, IntArray, StageArrays
 from vitruvius.costs import METRICS, Budget, check_counting
-from vitruvius.spaces._budget import BudgetSampler, prepared_sampler
+from vitruvius.spaces._budget import BudgetSampler, prepared_sampler, require_count
 from vitruvius.spaces._count import count
 from vitruvius.spaces._declaration import Choices, Declaration, changed, dimension_names, mlp_width
 from vitruvius.spaces._encode import Path, encode
@@ -219,6 +219,7 @@ class Space(Declaration):
         (identity "anywhere": the identity is one operation among the others).
         """
         _check_probability("the identity probability", identity)
+        require_count(n)
         rows: list[IntArray] = []
         while (missing := n - sum(map(len, rows))) > 0:
             vectors = rng.integers(0, self.layout.counts, size=(missing, len(self.layout.counts)), dtype=np.int64)

@@ -97,9 +97,11 @@ class Superformer(nn.Module):
         super().__init__()
         if not isinstance(space, Space):
             refuse("a superformer needs a Space", type(space).__name__, "Space, say vitruvius.spaces.load('vitas-v1')")
-        if isinstance(private, str):
-            refuse("private parts are given as a tuple", private, "('class_token', 'qk'), say")
-        Drops(**drops)
+        if isinstance(private, str) or not isinstance(private, Collection):
+            refuse("private parts are given as a tuple", private, "('class_token', 'qk'), say, or () for none")
+        if type(cache) is not int or cache < 1:
+            refuse("cache must be a number of kept architectures", cache, "1 or more")
+        Drops.named(drops)
         self.space = space
         self.rule = rule_named(sharing)
         self.private = check_parts(private)
