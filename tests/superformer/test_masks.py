@@ -10,7 +10,7 @@ from superformer.test_law import superformer
 from vitruvius import Space, Superformer, spaces
 from vitruvius.spaces import StageSpace
 from vitruvius.superformer.masks import masked_layer_norm
-from vitruvius.testing import check_masks
+from vitruvius.testing import check_masks, fixed_batch
 
 
 def one_kind_of_head() -> dict[str, Space]:
@@ -63,6 +63,16 @@ def test_skipped_layers_of_any_path_are_passed_by() -> None:
     space = SPACES["resvit"]
     made = superformer(space, "ordinal").eval()
     check_masks(made, [space.sample(np.random.default_rng(seed), identity=0.5) for seed in range(16)], images=2)
+    vectors = space.sample_vectors(np.random.default_rng(1), 16, identity=0.5)
+    archs, paths = space.decode_many(vectors), [space.path_of(vector) for vector in vectors]
+    firsts = [made.path_of(arch) for arch in archs]
+    assert paths != firsts
+    check_masks(made, archs, paths=paths)
+    x = fixed_batch(made, 16)
+    assert torch.equal(made.several(x, archs, how="sliced", paths=firsts), made.several(x, archs, how="sliced"))
+    assert not torch.allclose(made.several(x, archs, paths=paths), made.several(x, archs))
+    with pytest.raises(ValueError, match="every architecture has a path; got '1 paths'; allowed: 16"):
+        made.several(x, archs, paths=paths[:1])
 
 
 def test_masked_layer_norm_is_the_narrow_tensors() -> None:

@@ -47,12 +47,14 @@ def masked_layer_norm(x: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, eps
     return (centred * (variance + eps).rsqrt() * weight + bias) * mask
 
 
-def masked_forward(superformer: Superformer, x: Tensor, archs: Sequence[Arch], side: int = 0) -> Tensor:
+def masked_forward(
+    superformer: Superformer, x: Tensor, archs: Sequence[Arch], side: int, paths: Sequence[Path | None]
+) -> Tensor:
     """Logits of a batch in which sample i runs archs[i] (or, with fewer, consecutive equal shares run each)."""
     share = shares(len(x), len(archs))
-    paths = [superformer.path_of(arch) for arch in archs]
-    plan = superformer.plan_of(_checked_base(superformer, archs, side), None, side)
-    plans = [superformer.plan_of(arch, None, side).slices for arch in archs]
+    plan = superformer.plan_of(_checked_base(superformer, archs, side, paths), None, side)
+    plans = _slices(superformer, archs, side, paths)
+    paths = [superformer.path_of(arch, path) for arch, path in zip(archs, paths, strict=True)]
     masks = _Masks(superformer, plan.slices, plans, paths, share, x)
     skeleton = plan.skeleton
     skeleton.train(superformer.training)
@@ -62,19 +64,26 @@ def masked_forward(superformer: Superformer, x: Tensor, archs: Sequence[Arch], s
         return functional_call(skeleton, superformer.tensors_of(plan), (x,), tie_weights=False)
 
 
-def can_mask(superformer: Superformer, archs: Sequence[Arch], side: int = 0) -> bool:
+def can_mask(superformer: Superformer, archs: Sequence[Arch], side: int, paths: Sequence[Path | None]) -> bool:
     """Whether one run of the largest network can stand for all these architectures."""
     try:
-        _checked_base(superformer, archs, side)
+        _checked_base(superformer, archs, side, paths)
     except ValueError:
         return False
     return True
 
 
-def _checked_base(superformer: Superformer, archs: Sequence[Arch], side: int) -> Arch:
-    base = _base(superformer, archs, [superformer.path_of(arch) for arch in archs])
-    plans = [superformer.plan_of(arch, None, side).slices for arch in archs]
-    _check(superformer, base, archs, plans, superformer.plan_of(base, None, side).slices)
+def _slices(
+    superformer: Superformer, archs: Sequence[Arch], side: int, paths: Sequence[Path | None]
+) -> list[dict[str, Slice]]:
+    return [superformer.plan_of(arch, path, side).slices for arch, path in zip(archs, paths, strict=True)]
+
+
+def _checked_base(superformer: Superformer, archs: Sequence[Arch], side: int, paths: Sequence[Path | None]) -> Arch:
+    plans = _slices(superformer, archs, side, paths)
+    taken = [superformer.path_of(arch, path) for arch, path in zip(archs, paths, strict=True)]
+    base = _base(superformer, archs, taken)
+    _check(superformer, base, archs, taken, plans, superformer.plan_of(base, None, side).slices)
     return base
 
 
@@ -104,6 +113,7 @@ def _check(
     superformer: Superformer,
     base: Arch,
     archs: Sequence[Arch],
+    paths: Sequence[Path],
     plans: Sequence[dict[str, Slice]],
     whole: dict[str, Slice],
 ) -> None:
@@ -111,12 +121,11 @@ def _check(
     if superformer.space.attn_scale == "embed":
         refuse(f"{rule}, and attn_scale 'embed' differs with their widths", "embed", "sliced execution, or 'head'")
     names = {part.shared for part in whole.values()}
-    for arch, slices in zip(archs, plans, strict=True):
+    for arch, path, slices in zip(archs, paths, plans, strict=True):
         if other := sorted({part.shared for part in slices.values()} - names):
             refuse(
                 f"{rule}, so they must share every part", other[0], "equal patches, and no private parts that differ"
             )
-        path = superformer.path_of(arch)
         for s, stage in enumerate(arch.stages):
             for layer, block in zip(path[s], stage.blocks, strict=True):
                 if _kind(block) != _kind(base.stages[s].blocks[layer]):

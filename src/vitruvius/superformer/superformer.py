@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 from vitruvius.arch import Arch, Block, ImageSize, image_shape, refuse
 from vitruvius.models import Backbone, build
 from vitruvius.models._layers import KEPT_BLOCKS, Drops, TransformerBlock, embedding, seeded
-from vitruvius.spaces import Path, Space
+from vitruvius.spaces import Path, Space, as_path
 from vitruvius.superformer import _files
 from vitruvius.superformer._slices import Place, Slice, places, shared_shape, slice_of
 from vitruvius.superformer._widths import AxisWidths
@@ -194,14 +194,15 @@ class Superformer(nn.Module):
     def plan_of(self, arch: Arch, path: Path | None, side: int) -> Plan:
         if not isinstance(arch, Arch):
             refuse("a superformer runs an Arch", type(arch).__name__, "Arch, say space.sample(rng)")
-        found = self._plans.get((arch, path or (), side))
+        key = (arch, () if path is None else as_path(path), side)
+        found = self._plans.get(key)
         if found is not None:
-            self._plans.move_to_end((arch, path or (), side))
+            self._plans.move_to_end(key)
             return found
         taken = self.path_of(arch, path)
         with _collector_at_rest():
             plan = self._make_plan(arch, taken, side)
-        self._plans[arch, path or (), side] = plan
+        self._plans[key] = plan
         while len(self._plans) > self._cache:
             self._plans.popitem(last=False)
         return plan
@@ -256,22 +257,34 @@ class Superformer(nn.Module):
         # Every name has a tensor of its own here; looking for tied ones would only take time.
         return functional_call(plan.skeleton, self.tensors_of(plan), (x,), tie_weights=False)
 
-    def several(self, x: Tensor, archs: Sequence[Arch], side: int = 0, how: How = "auto") -> Tensor:
+    def several(
+        self,
+        x: Tensor,
+        archs: Sequence[Arch],
+        side: int = 0,
+        how: How = "auto",
+        paths: Sequence[Path | None] | None = None,
+    ) -> Tensor:
         """The logits of a batch whose consecutive equal shares run different architectures (ViT-ResNAS, Section 2.3).
 
         how: "sliced", one run a share; "masked", one run of the largest network for all (see `masks`); "auto", the
             faster of them: masked if the architectures can be masked and a share has few samples (see `_MASK_UP_TO`).
+        paths: one for each architecture (see `forward`).
 
         Masked, layers that no sample has get gradients of zero; sliced, they get none.
         """
         if how not in get_args(How):
             refuse("unknown way to run several architectures", how, ", ".join(get_args(How)))
         share = shares(len(x), len(archs))
-        if how == "auto" and share <= _MASK_UP_TO.get(x.device.type, 0) and can_mask(self, archs, side):
+        paths = [None] * len(archs) if paths is None else paths
+        if len(paths) != len(archs):
+            refuse("every architecture has a path", f"{len(paths)} paths", f"{len(archs)}, or none at all")
+        if how == "auto" and share <= _MASK_UP_TO.get(x.device.type, 0) and can_mask(self, archs, side, paths):
             how = "masked"
         if how == "masked":
-            return masked_forward(self, x, archs, side)
-        return torch.cat([self(part, arch, side=side) for part, arch in zip(x.split(share), archs, strict=True)])
+            return masked_forward(self, x, archs, side, paths)
+        parts = zip(x.split(share), archs, paths, strict=True)
+        return torch.cat([self(part, arch, path, side) for part, arch, path in parts])
 
     @torch.no_grad()
     def extract(self, arch: Arch, path: Path | None = None, side: int = 0) -> Backbone:

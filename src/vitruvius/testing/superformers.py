@@ -73,13 +73,19 @@ def _scattered(part: object, whole: Tensor, value: Tensor) -> Tensor:
     return scattered
 
 
-def check_masks(superformer: Superformer, archs: Sequence[Arch], side: int = 0, images: int = 1) -> None:
+def check_masks(
+    superformer: Superformer,
+    archs: Sequence[Arch],
+    side: int = 0,
+    images: int = 1,
+    paths: Sequence[Path] | None = None,
+) -> None:
     """Masked execution is sliced execution, sample by sample, in outputs and in gradients."""
     x = fixed_batch(superformer, images * len(archs))
     found = []
     for how in ("sliced", "masked"):
         superformer.zero_grad(set_to_none=True)
-        logits = superformer.several(x, archs, side, how)
+        logits = superformer.several(x, archs, side, how, paths)
         logits.square().sum().backward()
         # A parameter that no sample uses has no gradient when sliced, and zeros when masked.
         grads = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in superformer.shared.items()}
