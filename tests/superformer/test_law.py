@@ -44,6 +44,17 @@ def test_the_law(name: str, sharing: str, private: tuple[str, ...]) -> None:
             check_law(made, arch, side=side, images=1)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("private", PRIVATE, ids=lambda private: "+".join(private) or "nothing")
+@pytest.mark.parametrize("sharing", RULES)
+@pytest.mark.parametrize("name", NANO_SPACES)
+def test_the_law_on_50_architectures_of_each(name: str, sharing: str, private: tuple[str, ...]) -> None:
+    made = superformer(small(name), sharing, private)
+    for arch in some_archs(made.space, 52, seed=1):
+        for side in range(made.rule.sides):
+            check_law(made, arch, side=side, images=1)
+
+
 PARTS_THAT_FOLLOW = {
     "windows": Space(
         name="windows",
@@ -158,6 +169,9 @@ def test_a_path_chooses_which_layers_weights_are_used() -> None:
         assert used == {str(layer) for layer in path[0]}
     assert not torch.allclose(*outputs)
     assert torch.equal(made(x, arch), outputs[0])  # the first layers, unless said otherwise
+    assert torch.equal(made(x, arch, [[0, 3, 5]]), outputs[1])  # as JSON has it
+    with pytest.raises(ValueError, match="a path names the layers of every stage"):
+        made(x, arch, (0, 3, 5))
     with pytest.raises(ValueError, match="cannot place 3 blocks on layers"):
         made(x, arch, ((0, 1),))
     with pytest.raises(ValueError, match="cannot place 3 blocks on layers"):
