@@ -43,6 +43,24 @@ def one_kind_of_head() -> dict[str, Space]:
 
 
 SPACES = one_kind_of_head()
+SKIPPING = Space(
+    name="twins that skip anywhere",
+    family="twins",
+    patch=2,
+    class_token=False,
+    pool="mean",
+    positions="conv",
+    img_size=16,
+    stages=(
+        StageSpace(
+            dim=(8, 12, 20),
+            depth=3,
+            identity="anywhere",
+            block={"mixer": "local", "window": 2, "heads": (1, 2, 3), "head_dim": 4, "mlp": (6, 9)},
+        ),
+    )
+    * 2,
+)
 
 
 @pytest.mark.parametrize("sharing", ["ordinal", "bilateral", "cyclic"])
@@ -73,6 +91,17 @@ def test_skipped_layers_of_any_path_are_passed_by() -> None:
     assert not torch.allclose(made.several(x, archs, paths=paths), made.several(x, archs))
     with pytest.raises(ValueError, match="every architecture has a path; got '1 paths'; allowed: 16"):
         made.several(x, archs, paths=paths[:1])
+
+
+@pytest.mark.parametrize("sharing", ["ordinal", "cyclic"])
+def test_twins_positions_follow_a_samples_own_first_block(sharing: str) -> None:
+    made = superformer(SKIPPING, sharing)
+    vectors = SKIPPING.sample_vectors(np.random.default_rng(0), 16, identity=0.6)
+    paths = [SKIPPING.path_of(vector) for vector in vectors]
+    assert {stage[:1] for path in paths for stage in path} == {(), (0,), (1,), (2,)}
+    check_masks(made, SKIPPING.decode_many(vectors), paths=paths)
+    late = [i for i, path in enumerate(paths) if path[0][:1] == (2,)]
+    check_masks(made, SKIPPING.decode_many(vectors[late]), paths=[paths[i] for i in late])
 
 
 def test_masked_layer_norm_is_the_narrow_tensors() -> None:
