@@ -30,6 +30,8 @@ format: .venv/.ready
 bench: .venv/.ready
 	$(BIN)/python bench/costs.py
 	$(BIN)/python bench/sampling.py
+	$(BIN)/python bench/sharing.py
+	$(BIN)/python bench/superformer.py
 
 docs: .venv/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import pytest
@@ -98,6 +99,23 @@ def test_sample_within_a_window(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "sample", "s3-nano", "--params", "<=300k")[0] == 0
 
 
+@pytest.mark.parametrize("columns", [60, 80, 120, 250])
+def test_a_narrow_terminal_shows_every_name_and_number(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for words, whole in ((("zoo",), [*zoo.names(), "10.74 G", "83.8"]), (("spaces",), [*spaces.SPACES])):
+        _, out, _ = run(capsys, *words)
+        assert all(text in out for text in whole)
+        if columns >= 80:
+            table = [
+                line for line in re.sub(r"\x1b\[\d*m", "", out).splitlines() if line[:8] not in ("* not ou", "Left out")
+            ]
+            assert max(map(len, table)) <= columns
+        assert ("Left out" in out) == (columns <= 80)
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [
@@ -112,6 +130,7 @@ def test_sample_within_a_window(capsys: pytest.CaptureFixture[str]) -> None:
         (("recipes", "s3-superformr"), "unknown recipe (did you mean 's3-superformer'?)"),
         (("recipes", "--kind", "retrian"), "unknown kind of recipe (did you mean 'retrain'?)"),
         (("spaces", "mine.yaml"), "cannot be read"),
+        (("spaces", "./mine"), "cannot be read"),
         (("cost", "s3-tiny", "--img-size", "0"), "an image size is"),
     ],
 )

@@ -356,7 +356,7 @@ class Arch:
     def from_json(cls, text: str) -> Arch:
         try:
             data = json.loads(text)
-        except (json.JSONDecodeError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError, RecursionError) as error:  # bad JSON, no text, too deep, too many digits
             raise ValueError(f"an architecture must be JSON text; {error}; allowed: what Arch.to_json writes") from None
         return cls.from_dict(data)
 

@@ -48,7 +48,8 @@ def test_timms_weights_give_timms_output(ours: str) -> None:
     model = build(arch).eval()
     model.load_state_dict(from_timm(arch, theirs.state_dict()))
     assert sum(p.numel() for p in theirs.parameters()) == costs.params(arch)
-    images = torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(1))
+    few = 1 if ours.endswith(("base", "large")) else 2  # two images are enough to see that images do not mix
+    images = torch.randn(few, 3, 224, 224, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         expected = theirs(images)
         found = model(images)

@@ -44,6 +44,17 @@ def test_the_law(name: str, sharing: str, private: tuple[str, ...]) -> None:
             check_law(made, arch, side=side, images=1)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("private", PRIVATE, ids=lambda private: "+".join(private) or "nothing")
+@pytest.mark.parametrize("sharing", RULES)
+@pytest.mark.parametrize("name", NANO_SPACES)
+def test_the_law_on_50_architectures_of_each(name: str, sharing: str, private: tuple[str, ...]) -> None:
+    made = superformer(small(name), sharing, private)
+    for arch in some_archs(made.space, 52, seed=1):
+        for side in range(made.rule.sides):
+            check_law(made, arch, side=side, images=1)
+
+
 PARTS_THAT_FOLLOW = {
     "windows": Space(
         name="windows",
@@ -83,6 +94,37 @@ PARTS_THAT_FOLLOW = {
                 identity="anywhere",
                 block={"mixer": ("local", "global"), "window": 2, "heads": (1, 2), "qkv": (4, 8), "mlp": (6, 9)},
             ),
+        ),
+    ),
+    "heads that follow from widths": Space(
+        name="heads that follow from widths",
+        family="swin",
+        patch=2,
+        class_token=False,
+        pool="mean",
+        positions="bias",
+        img_size=8,
+        stages=(
+            StageSpace(
+                dim=8, depth=2, block={"mixer": "window", "window": 2, "qkv": (8, 24), "head_dim": (4, 8), "mlp": 9}
+            ),
+            StageSpace(
+                dim=8, depth=1, block={"mixer": "window", "window": 2, "heads": (1, 2, 4), "qkv": (8, 16), "mlp": 9}
+            ),
+        ),
+    ),
+    "stages that cannot all follow each other": Space(
+        name="stages that cannot all follow each other",
+        family="pit",
+        patch=4,
+        stride=2,
+        class_token=True,
+        pool="token",
+        positions="absolute",
+        img_size=16,
+        stages=(
+            StageSpace(depth=1, stage={"heads": (2, 3), "head_dim": 4}, block={"mlp_ratio": 1}),
+            StageSpace(depth=1, stage={"heads": (2, 4), "head_dim": 4}, block={"mlp_ratio": (1, 2)}),
         ),
     ),
     "widths of heads": Space(
@@ -140,6 +182,9 @@ def test_a_path_chooses_which_layers_weights_are_used() -> None:
         assert used == {str(layer) for layer in path[0]}
     assert not torch.allclose(*outputs)
     assert torch.equal(made(x, arch), outputs[0])  # the first layers, unless said otherwise
+    assert torch.equal(made(x, arch, [[0, 3, 5]]), outputs[1])  # as JSON has it
+    with pytest.raises(ValueError, match="a path names the layers of every stage"):
+        made(x, arch, (0, 3, 5))
     with pytest.raises(ValueError, match="cannot place 3 blocks on layers"):
         made(x, arch, ((0, 1),))
     with pytest.raises(ValueError, match="cannot place 3 blocks on layers"):
@@ -225,5 +270,11 @@ def test_an_architecture_of_another_space_is_refused() -> None:
         made(fixed_batch(made, 1), "s3-tiny")
     with pytest.raises(ValueError, match="needs a Space"):
         Superformer("s3-nano")
-    with pytest.raises(ValueError, match="unknown sharing rule"):
-        Superformer(small("s3-nano"), sharing="circular")
+    for options, rule in (
+        ({"sharing": "circular"}, "unknown sharing rule"),
+        ({"private": None}, "given as a tuple"),
+        ({"cache": 0}, "cache must be"),
+        ({"drop_rates": 0.1}, "unknown dropout rate.*did you mean 'drop_rate'"),
+    ):
+        with pytest.raises(ValueError, match=rule):
+            Superformer(small("s3-nano"), **options)

@@ -10,7 +10,7 @@ from superformer.test_law import superformer
 from vitruvius import Space, Superformer, spaces
 from vitruvius.spaces import StageSpace
 from vitruvius.superformer.masks import masked_layer_norm
-from vitruvius.testing import check_masks
+from vitruvius.testing import check_masks, fixed_batch
 
 
 def one_kind_of_head() -> dict[str, Space]:
@@ -43,6 +43,24 @@ def one_kind_of_head() -> dict[str, Space]:
 
 
 SPACES = one_kind_of_head()
+SKIPPING = Space(
+    name="twins that skip anywhere",
+    family="twins",
+    patch=2,
+    class_token=False,
+    pool="mean",
+    positions="conv",
+    img_size=16,
+    stages=(
+        StageSpace(
+            dim=(8, 12, 20),
+            depth=3,
+            identity="anywhere",
+            block={"mixer": "local", "window": 2, "heads": (1, 2, 3), "head_dim": 4, "mlp": (6, 9)},
+        ),
+    )
+    * 2,
+)
 
 
 @pytest.mark.parametrize("sharing", ["ordinal", "bilateral", "cyclic"])
@@ -62,10 +80,28 @@ def test_masked_is_sliced(family: str, sharing: str) -> None:
 def test_skipped_layers_of_any_path_are_passed_by() -> None:
     space = SPACES["resvit"]
     made = superformer(space, "ordinal").eval()
-    vectors = space.sample_vectors(np.random.default_rng(0), 16, identity=0.5)
+    check_masks(made, [space.sample(np.random.default_rng(seed), identity=0.5) for seed in range(16)], images=2)
+    vectors = space.sample_vectors(np.random.default_rng(1), 16, identity=0.5)
     archs, paths = space.decode_many(vectors), [space.path_of(vector) for vector in vectors]
-    assert any(path != made.path_of(arch) for arch, path in zip(archs, paths, strict=True))
-    check_masks(made, archs, paths, images=2)
+    firsts = [made.path_of(arch) for arch in archs]
+    assert paths != firsts
+    check_masks(made, archs, paths=paths)
+    x = fixed_batch(made, 16)
+    assert torch.equal(made.several(x, archs, how="sliced", paths=firsts), made.several(x, archs, how="sliced"))
+    assert not torch.allclose(made.several(x, archs, paths=paths), made.several(x, archs))
+    with pytest.raises(ValueError, match="every architecture has a path; got '1 paths'; allowed: 16"):
+        made.several(x, archs, paths=paths[:1])
+
+
+@pytest.mark.parametrize("sharing", ["ordinal", "cyclic"])
+def test_twins_positions_follow_a_samples_own_first_block(sharing: str) -> None:
+    made = superformer(SKIPPING, sharing)
+    vectors = SKIPPING.sample_vectors(np.random.default_rng(0), 16, identity=0.6)
+    paths = [SKIPPING.path_of(vector) for vector in vectors]
+    assert {stage[:1] for path in paths for stage in path} == {(), (0,), (1,), (2,)}
+    check_masks(made, SKIPPING.decode_many(vectors), paths=paths)
+    late = [i for i, path in enumerate(paths) if path[0][:1] == (2,)]
+    check_masks(made, SKIPPING.decode_many(vectors[late]), paths=[paths[i] for i in late])
 
 
 @pytest.mark.parametrize("family", SPACES)

@@ -109,32 +109,41 @@ def test_errors_name_what_is_allowed() -> None:
 @pytest.mark.parametrize("rule", ["ordinal", "bilateral", "cyclic", "free"])
 def test_training_counts_of_5000_sampled_steps_are_those_predicted(rule: str) -> None:
     """Counted on the slices of a real superformer: how often, and with what influence, each channel is trained."""
-    from vitruvius import Superformer
+    from vitruvius import Space, Superformer
+    from vitruvius.spaces import StageSpace
 
-    space = spaces.load("vitas-nano")
-    superformer = Superformer(space, sharing=rule, private=(), num_classes=3, seed=0)
-    rng = np.random.default_rng(0)
-    widths = AxisWidths(space, 32).of("mlp", 0)
-    sides = RULES[rule].sides
-    count, influence, predicted = np.zeros(widths[-1]), np.zeros(widths[-1]), np.zeros((2, widths[-1]))
-    steps = 0
-    for arch in space.decode_many(space.sample_vectors(rng, 5000)):
+    block = {"heads": 1, "qkv": (4, 8, 12, 16, 20), "mlp": spaces.tenths(40)}  # ladders of 5 and of 10 groups
+    space = Space(
+        name="one block of 200 kinds",
+        family="vit",
+        patch=4,
+        class_token=True,
+        pool="token",
+        positions="absolute",
+        img_size=8,
+        stages=(StageSpace(dim=(8, 16, 24, 32), depth=1, block=block),),
+    )
+    superformer = Superformer(space, sharing=rule, private=(), num_classes=3, cache=2000, seed=0)
+    archs = space.decode_many(space.sample_vectors(np.random.default_rng(0), 5000))
+    for name, dimension, axis in (("mlp.fc1", 0, "mlp"), ("attn.v", 0, "v"), ("attn.v", 1, "dim")):
+        widths = AxisWidths(space, space.img_size).of(axis, 0)
+        sides, length = RULES[rule].sides, widths[-1]
+        count, influence, predicted = np.zeros(length), np.zeros(length), np.zeros((2, length))
+        for arch in archs:
+            for side in range(sides):
+                part = superformer.slices_of(arch, side=side)[f"stages.0.blocks.0.{name}.weight"]
+                channels = [s + i for s, n in dict(part.cuts).get(dimension, ((0, length),)) for i in range(n)]
+                count[channels] += 1
+                influence[channels] += 1 / len(channels)
         for side in range(sides):
-            width = arch.stages[0].blocks[0].mlp
-            part = superformer.slices_of(arch, side=side)["stages.0.blocks.0.mlp.fc1.weight"]
-            channels = [s + i for s, n in dict(part.cuts).get(0, ((0, widths[-1]),)) for i in range(n)]
-            count[channels] += 1
-            influence[channels] += 1 / width
-            steps += 1
-    for side in range(sides):
-        for width in widths:
-            channels = RULES[rule].channels(widths, width, side)
-            predicted[0, channels] += 1 / len(widths) / sides
-            predicted[1, channels] += 1 / width / len(widths) / sides
-    # a binomial's standard deviation is at most 0.5 / sqrt(steps): 0.007 of 5000
-    assert np.abs(count / steps - predicted[0]).max() < 0.035
-    assert np.abs(influence / steps - predicted[1]).max() < 0.035 / widths[0]
-    if rule in ("cyclic", "free"):
-        fair = np.ptp(predicted[0]) * len(widths)
-        assert fair < 1 + 1e-9
-        assert np.ptp(count / steps) < np.ptp(predicted[0]) + 0.07
+            for width in widths:
+                channels = RULES[rule].channels(widths, width, side)
+                predicted[0, channels] += 1 / len(widths) / sides
+                predicted[1, channels] += 1 / width / len(widths) / sides
+        steps = len(archs) * sides
+        # a binomial's standard deviation is at most 0.5 / sqrt(steps): 0.007 of 5000
+        assert np.abs(count / steps - predicted[0]).max() < 0.035
+        assert np.abs(influence / steps - predicted[1]).max() < 0.035 / widths[0]
+        if rule in ("cyclic", "free"):
+            assert np.ptp(predicted[0]) * len(widths) < 1 + 1e-9
+            assert np.ptp(count / steps) < np.ptp(predicted[0]) + 0.07

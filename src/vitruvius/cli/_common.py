@@ -6,9 +6,11 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -50,13 +52,43 @@ def show(rows: Sequence[dict[str, Any]], as_json: bool, title: str = "", right: 
     if as_json:
         print(json.dumps(rows, indent=1))
         return
-    table = Table(title=title or None, title_justify="left", header_style="bold")
-    for name in rows[0] if rows else ():
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=name in right)
-    for row in rows:
-        table.add_row(*(escape("" if value is None else value) for value in row.values()))
     # A pipe has no width of its own: nothing is cut there.
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    cells = {name: ["" if row[name] is None else str(row[name]) for row in rows] for name in (rows[0] if rows else ())}
+    widths, left_out, narrow = _widths(cells, {*list(cells)[:1], *right}, console.width)
+    style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "collapse_padding": True} if narrow else {}
+    table = Table(title=title or None, title_justify="left", header_style="bold", **style)
+    for name, width in widths.items():
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold", width=width)
+    for texts in zip(*(cells[name] for name in widths), strict=True):
+        table.add_row(*map(escape, texts))
+    room, console.width = console.width, max(console.width, sum(widths.values()) + 3 * len(widths) + 1)
+    console.print(table)  # what must stay whole and still does not fit is left to the terminal to wrap
+    if left_out:
+        print(f"Left out in {room} columns: {', '.join(left_out)}. A wider terminal or --json shows all.")
+
+
+def _widths(cells: dict[str, list[str]], whole: set[str], room: int) -> tuple[dict[str, int], list[str], bool]:
+    """The width of every column, those that are left out, and whether the frame must be narrow too.
+
+    The entries of `whole` columns (names and numbers) are never cut. Other text folds between words; where that does
+    not make room enough, its columns are left out, the last first.
+    """
+    natural = {name: max(map(len, [name, *texts])) for name, texts in cells.items()}
+    words = {name: " ".join([name, *(() if name in whole else texts)]).split() for name, texts in cells.items()}
+    least = {name: max(map(len, words[name] + (cells[name] if name in whole else [])), default=1) for name in cells}
+    narrow = sum(least.values()) + 3 * len(least) + 1 > room
+    frame = 2 if narrow else 3
+    left_out: list[str] = []
+    while narrow and sum(least.values()) + frame * len(least) > room and (text := [n for n in least if n not in whole]):
+        left_out.insert(0, text[-1])
+        del least[text[-1]]
+    spare = room - sum(least.values()) - frame * len(least) - (not narrow)
+    for name in sorted(least, key=lambda name: (name not in whole, natural[name])):
+        more = min(natural[name] - least[name], max(spare, 0))
+        least[name] += more
+        spare -= more
+    return least, left_out, narrow
 
 
 def read_size(text: str) -> ImageSize:
@@ -77,4 +109,5 @@ def amount(count: int) -> str:
 
 def read_space(text: str) -> spaces.Space:
     """A space from its name or a YAML file."""
-    return spaces.Space.from_yaml(text) if text.endswith((".yaml", ".yml", ".json")) else spaces.load(text)
+    is_file = text.endswith((".yaml", ".yml", ".json")) or os.sep in text
+    return spaces.Space.from_yaml(Path(text)) if is_file else spaces.load(text)

@@ -44,8 +44,8 @@ def spaces_command(
                     "pixels": space.img_size,
                     "networks": space.networks if as_json else amount(space.networks),
                     "paths": space.size if as_json else amount(space.size),
-                    "params": list(params) if as_json else "..".join(map(short, params)),
-                    "MACs": list(macs) if as_json else "..".join(map(short, macs)),
+                    "params": list(params) if as_json else " .. ".join(map(short, params)),
+                    "MACs": list(macs) if as_json else " .. ".join(map(short, macs)),
                     "source": space.source,
                 }
             )

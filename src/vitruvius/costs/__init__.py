@@ -62,7 +62,9 @@ def cost(
     if isinstance(archs, Arch):
         total = cost_of_archs([archs], img_size, num_classes, in_chans)
         return Cost(int(total.params[0]), int(total.macs[0]))
-    return cost_of_archs(list(archs), img_size, num_classes, in_chans)
+    if not isinstance(archs, Sequence) or not all(isinstance(arch, Arch) for arch in archs):
+        refuse("costs are counted of an Arch, a list of them, or a space's vectors", archs, "zoo.load('s3-tiny'), say")
+    return cost_of_archs(archs, img_size, num_classes, in_chans)
 
 
 @overload

@@ -47,11 +47,9 @@ def build(
     for name, value, least in (("num_classes", num_classes, 0), ("in_chans", in_chans, 1)):
         if type(value) is not int or value < least:
             refuse(f"{name} must be a whole number", value, f"{least} or more")
-    for name in drops:
-        if name not in Drops.__slots__:
-            refuse("unknown option of build", name, ", ".join(Drops.__slots__))
+    rates = Drops.named(drops)
     with seeded(seed):
-        model = FAMILY_MODELS[arch.family](arch, num_classes, img_size, in_chans, Drops(**drops))
+        model = FAMILY_MODELS[arch.family](arch, num_classes, img_size, in_chans, rates)
         if token_head:
             model.add_token_head()
     if not features_only:

@@ -14,7 +14,7 @@ device (the superformer's skeletons).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from timm.layers import drop_path
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vitruvius.arch import Arch, Block, Stage
+from vitruvius.arch import Arch, Block, Stage, refuse, require_choice
 
 Grid = tuple[int, int]
 Axes = dict[str, tuple[str | None, ...]]
@@ -51,8 +51,15 @@ class Drops:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             rate = getattr(self, name)
-            if not 0 <= rate < 1:
-                raise ValueError(f"{name} must be a probability; got {rate!r}; allowed: 0 up to, but not including, 1")
+            if not isinstance(rate, int | float) or not 0 <= rate < 1:
+                refuse(f"{name} must be a probability", rate, "0 up to, but not including, 1")
+
+    @classmethod
+    def named(cls, rates: Mapping[str, float]) -> Drops:
+        """The rates by name, once they are known to be names of rates."""
+        for name in rates:
+            require_choice("dropout rate or other option", name, cls.__slots__)
+        return cls(**rates)
 
 
 class Attention(nn.Module, ABC):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vitruvius.spaces import autoformer, pit, s3, vit_resnas, vitas_deit, vitas_twins
 from vitruvius.spaces._declaration import StageSpace, tenths
-from vitruvius.spaces._encode import Path
+from vitruvius.spaces._encode import Path, as_path
 from vitruvius.spaces._registry import SPACES, load
 from vitruvius.spaces._space import Space
 
@@ -13,6 +13,7 @@ __all__ = [
     "Path",
     "Space",
     "StageSpace",
+    "as_path",
     "autoformer",
     "load",
     "pit",

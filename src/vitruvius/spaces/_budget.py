@@ -195,6 +195,7 @@ class BudgetSampler:
 
     def vectors(self, rng: np.random.Generator, n: int) -> IntArray:
         """(n, G): encoded architectures within the budget."""
+        require_count(n)
         kept: list[IntArray] = []
         barren = found = 0
         size = max(64, min(2 * n, _MAX_BATCH))
@@ -285,6 +286,11 @@ class BudgetSampler:
     def _at(self, table: Floats, depth: Any, row: IntArray, bins: IntArray) -> Floats:
         """table[depth, row, bins], and nothing below the first bin."""
         return np.where(bins >= 0, table[depth, row, np.maximum(bins, 0)], 0.0)
+
+
+def require_count(n: object) -> None:
+    if not isinstance(n, int | np.integer) or n < 0:
+        refuse("how many architectures are drawn must be a whole number", n, "0, 1, 2, ...")
 
 
 def _choose(rng: np.random.Generator, chance: Floats) -> IntArray:

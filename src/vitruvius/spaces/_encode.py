@@ -19,6 +19,13 @@ Path: TypeAlias = tuple[tuple[int, ...], ...]
 """For every stage, the layers of the superformer that the network's blocks use."""
 
 
+def as_path(value: object) -> Path:
+    """A path from tuples or lists, as JSON has them."""
+    if not isinstance(value, list | tuple) or not all(isinstance(layers, list | tuple) for layers in value):
+        refuse("a path names the layers of every stage", value, "((0, 2, 3),), say")
+    return tuple(tuple(layers) for layers in value)
+
+
 def encode(space: Space, arch: Arch, path: Path | None = None) -> IntArray:
     for name in ("family", "class_token", "pool", "positions", "norm_eps"):
         if getattr(arch, name) != getattr(space, name):
@@ -27,6 +34,7 @@ def encode(space: Space, arch: Arch, path: Path | None = None) -> IntArray:
         refuse(f"space {space.name!r} has {len(space.stages)} stages", len(arch.stages), len(space.stages))
     if path is None:
         path = tuple(first_path(space, s, len(stage.blocks)) for s, stage in enumerate(arch.stages))
+    path = as_path(path)
     if len(path) != len(space.stages):
         refuse(f"a path of space {space.name!r} names the layers of {len(space.stages)} stages", path, "one tuple each")
     require_choice(f"patch of space {space.name!r}", arch.patch, space.patches())

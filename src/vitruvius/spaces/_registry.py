@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import Parameter, signature
 from typing import Any
 
-from vitruvius.arch import ImageSize, refuse
+from vitruvius.arch import ImageSize, refuse, require_choice
 from vitruvius.registry import Registry
 from vitruvius.spaces._space import Space
 
@@ -25,7 +26,12 @@ def publish(space: Space) -> None:
 
 def load(name: str, **options: Any) -> Space:
     """The space of this name; the nano spaces take `img_size` and `patch`."""
-    return SPACES[name](**options)
+    factory = SPACES[name]
+    known = signature(factory).parameters
+    if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in known.values()):
+        for option in options:
+            require_choice(f"option of space {name!r}", option, known)
+    return factory(**options)
 
 
 def nano_stages(img_size: ImageSize, patch: int, most: int) -> int:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vitruvius.arch import FAMILIES, Arch, Block, ImageSize, Stage, image_shape, refuse, require_choice, token_grids
 from vitruvius.arrays import MIXERS, ArchArrays, IntArray, StageArrays
 from vitruvius.costs import METRICS, Budget, check_counting
-from vitruvius.spaces._budget import BudgetSampler, prepared_sampler
+from vitruvius.spaces._budget import BudgetSampler, prepared_sampler, require_count
 from vitruvius.spaces._count import count
 from vitruvius.spaces._declaration import Choices, Declaration, changed, dimension_names, mlp_width
 from vitruvius.spaces._encode import Path, encode
@@ -135,6 +135,10 @@ class Space(Declaration):
         table = np.unique(np.concatenate(found), axis=0)
         return {name: table[:, i] for i, name in enumerate(("dim", *_BLOCK_COLUMNS))}
 
+    def decoded_stages(self, vectors: IntArray, s: int) -> list[Stage]:
+        """Stage s of encoded architectures, whatever the widths of the others."""
+        return self._decode_stage(self.stage_arrays(vectors, s))
+
     def decode_many(self, vectors: IntArray) -> list[Arch]:
         """The architectures of encoded vectors (n, G)."""
         arrays = self.arrays(self.checked(vectors))
@@ -220,6 +224,7 @@ class Space(Declaration):
         With `least` (G,) only the choices from these indices on are drawn.
         """
         _check_probability("the identity probability", identity)
+        require_count(n)
         rows: list[IntArray] = []
         while (missing := n - sum(map(len, rows))) > 0:
             size = (missing, len(self.layout.counts))

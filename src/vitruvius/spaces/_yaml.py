@@ -81,6 +81,8 @@ def _plain(value: Any) -> Any:
 
 def read_yaml(source: str | Path) -> object:
     """The data of a YAML file, or of YAML text."""
+    if not isinstance(source, str | Path):
+        refuse("a space's YAML must be a path or text", type(source).__name__, "a YAML file, or YAML text")
     text = source
     if isinstance(source, Path) or "\n" not in source:
         try:
@@ -89,9 +91,11 @@ def read_yaml(source: str | Path) -> object:
             refuse(f"a space's YAML file cannot be read ({error.strerror})", str(source), "a YAML file, or YAML text")
         except UnicodeDecodeError:
             refuse("a space's YAML file must be text", str(source), "UTF-8")
+        except ValueError as error:  # a null byte in the name
+            refuse(f"a space's YAML file cannot be read ({error})", str(source), "a YAML file, or YAML text")
     try:
         return yaml.safe_load(str(text))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none, a number of 5,000 digits, ...
         refuse("a space must be YAML", " ".join(str(error).split()), "what Space.to_yaml writes")
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -196,9 +196,8 @@ class _Masks:
             torch.stack([_row(pieces, length) for pieces in rows]).to(**self._options).repeat_interleave(self._share, 0)
         )
 
-    def present(self, stage: int, layer: int | None) -> Tensor | None:
-        """(batch, 1, 1): which samples have a block (with None: any block of the stage); None if all do."""
-        has = [bool(path[stage]) if layer is None else layer in path[stage] for path in self._paths]
+    def samples(self, has: list[bool]) -> Tensor | None:
+        """(batch, 1, 1): which samples are of an architecture that has something; None if all are."""
         if all(has):
             return None
         found = torch.tensor(has, device=self._options["device"]).repeat_interleave(self._share)
@@ -217,7 +216,7 @@ class _Masks:
             if isinstance(module, SpatialReduction):
                 handles += self._position_hooks(module, f"{prefix}.pos_embed")
             if isinstance(module, StageBlocks):
-                handles += self._skip_hooks(module, int(prefix.split(".")[1]))
+                handles += self._skip_hooks(module, int(prefix.split(".")[1]), prefix)
         handles += self._token_hooks(model)
         return handles
 
@@ -240,15 +239,32 @@ class _Masks:
             handles.append(leaf.register_forward_pre_hook(lambda m, args, k=shaped_in: (args[0] * _fit(k, args[0]),)))
         return handles
 
-    def _skip_hooks(self, stage: StageBlocks, s: int) -> list[Any]:
+    def _skip_hooks(self, stage: StageBlocks, s: int, prefix: str) -> list[Any]:
         handles = []
         for layer, block in enumerate(stage.blocks):
             assert isinstance(block, TransformerBlock)
-            if (here := self.present(s, layer)) is not None:
+            if (here := self.samples([layer in path[s] for path in self._paths])) is not None:
                 handles.append(block.register_forward_hook(lambda m, args, y, k=here: torch.where(k, y, args[0])))
-        if stage.position is not None and (any_block := self.present(s, None)) is not None:
-            keep = any_block
-            handles.append(stage.position.register_forward_hook(lambda m, args, y, k=keep: torch.where(k, y, args[0])))
+        if isinstance(stage.position, PositionConv):
+            handles += self._late_position_hooks(stage, stage.position, s, f"{prefix}.position.weight")
+        return handles
+
+    def _late_position_hooks(self, stage: StageBlocks, position: PositionConv, s: int, name: str) -> list[Any]:
+        """Twins' positions stand behind a sample's own first block, which need not be the stage's first layer."""
+        firsts = [path[s][0] if path[s] else None for path in self._paths]
+        if (at_once := self.samples([first == 0 for first in firsts])) is None:
+            return []
+        channels = self.of(name, 0, position.out_channels)
+        keep = 1.0 if channels is None else channels[:, None, :]
+
+        def late(block: nn.Module, args: tuple[Any, ...], y: Tensor, *, own: Tensor) -> Tensor:
+            return torch.where(own, PositionConv.forward(position, y, args[1]) * keep, y)  # without the hook below
+
+        handles = [position.register_forward_hook(lambda m, args, y, k=at_once: torch.where(k, y, args[0]))]
+        for layer in {first for first in firsts if first}:
+            own = self.samples([first == layer for first in firsts])
+            own = torch.ones_like(at_once) if own is None else own
+            handles.append(stage.blocks[layer].register_forward_hook(partial(late, own=own)))
         return handles
 
     def _position_hooks(self, reduction: SpatialReduction, name: str) -> list[Any]:

@@ -12,8 +12,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -22,11 +21,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.overrides import TorchFunctionMode
 
-from vitruvius.arch import Arch, ImageSize, image_shape, refuse, require_choice
+from vitruvius.arch import Arch, Block, ImageSize, image_shape, refuse, require_choice
 from vitruvius.models import Backbone, build
 from vitruvius.models._base import has_no_weight_decay
 from vitruvius.models._layers import KEPT_BLOCKS, Drops, TransformerBlock, embedding, seeded
-from vitruvius.spaces import Path, Space
+from vitruvius.spaces import Path, Space, as_path
 from vitruvius.superformer import _files
 from vitruvius.superformer._slices import Place, Slice, places, shared_shape, slice_of
 from vitruvius.superformer._widths import AxisWidths
@@ -101,9 +100,11 @@ class Superformer(nn.Module):
         super().__init__()
         if not isinstance(space, Space):
             refuse("a superformer needs a Space", type(space).__name__, "Space, say vitruvius.spaces.load('vitas-v1')")
-        if isinstance(private, str):
-            refuse("private parts are given as a tuple", private, "('class_token', 'qk'), say")
-        Drops(**drops)
+        if isinstance(private, str) or not isinstance(private, Collection):
+            refuse("private parts are given as a tuple", private, "('class_token', 'qk'), say, or () for none")
+        if type(cache) is not int or cache < 1:
+            refuse("cache must be a number of kept architectures", cache, "1 or more")
+        Drops.named(drops)
         self.space = space
         self.rule = rule_named(sharing)
         self.private = check_parts(private)
@@ -126,7 +127,8 @@ class Superformer(nn.Module):
     def _make_shared(self) -> None:
         for arch in self._probes():
             skeleton = self._skeleton(arch)
-            for place in places(skeleton, arch, self.path_of(arch, None), self.private):
+            path = tuple(tuple(range(len(stage.blocks))) for stage in arch.stages)
+            for place in places(skeleton, arch, path, self.private):
                 if (name := _stored(place.shared)) not in self.shared:
                     tensor = _initial(place, shared_shape(place, self._widths))
                     self.shared[name] = nn.Parameter(tensor)
@@ -137,22 +139,29 @@ class Superformer(nn.Module):
 
     def _probes(self) -> Iterator[Arch]:
         """Full networks in which every choice that has parameters of its own occurs."""
-        layout = self.space.layout
+        largest = self.space.largest
+        for patch in self.space.patches():
+            yield replace(largest, patch=patch)
+        for s, stage in enumerate(largest.stages):
+            for blocks in self._fillings(s):
+                stages = (*largest.stages[:s], replace(stage, blocks=blocks), *largest.stages[s + 1 :])
+                yield replace(largest, stages=stages)
+
+    def _fillings(self, s: int) -> Iterator[tuple[Block, ...]]:
+        """Every full stage of blocks that differs in mixers, heads or reductions from the others."""
+        layout, seen = self.space.layout, set()
+        deciding = {"mixer", "reduction"}
         # Where heads are not chosen, they follow from the width of q, k and v.
-        varying = {
-            parameter: max(len(gene.choices) for gene in layout.genes if gene.parameter == parameter)
-            for parameter in ("patch", "mixer", "heads", "qkv", "window", "reduction")
-            if any(gene.parameter == parameter for gene in layout.genes)
-        }
-        if "heads" in varying:
-            varying.pop("qkv", None)
-        for picks in product(*map(range, varying.values())):
-            picked = dict(zip(varying, picks, strict=True))
-            vector = layout.counts - 1
-            for column, gene in enumerate(layout.genes):
-                if gene.parameter in picked:
-                    vector[column] = min(picked[gene.parameter], len(gene.choices) - 1)
-            yield self.space.decode(vector)
+        deciding |= {"heads"} if "heads" in self.space.stated(self.space.stages[s]) else {"qkv", "head_dim"}
+        rows = layout.full_rows(s)
+        for option in layout.block_options(s):
+            if any(choice for name, choice in option.items() if name not in deciding):
+                continue
+            for stage in self.space.decoded_stages(layout.fill(rows, s, option), s):
+                kind = tuple((block.mixer, block.heads, block.reduction) for block in stage.blocks)
+                if kind not in seen:
+                    seen.add(kind)
+                    yield stage.blocks
 
     def _skeleton(self, arch: Arch) -> Backbone:
         if len(self._blocks) > _MOST_BLOCKS:
@@ -189,14 +198,15 @@ class Superformer(nn.Module):
     def plan_of(self, arch: Arch, path: Path | None, side: int) -> Plan:
         if not isinstance(arch, Arch):
             refuse("a superformer runs an Arch", type(arch).__name__, "Arch, say space.sample(rng)")
-        found = self._plans.get((arch, path or (), side))
+        key = (arch, () if path is None else as_path(path), side)
+        found = self._plans.get(key)
         if found is not None:
-            self._plans.move_to_end((arch, path or (), side))
+            self._plans.move_to_end(key)
             return found
         taken = self.path_of(arch, path)
         with _collector_at_rest():
             plan = self._make_plan(arch, taken, side)
-        self._plans[arch, path or (), side] = plan
+        self._plans[key] = plan
         while len(self._plans) > self._cache:
             self._plans.popitem(last=False)
         return plan
@@ -256,7 +266,7 @@ class Superformer(nn.Module):
         self,
         x: Tensor,
         archs: Sequence[Arch],
-        paths: Sequence[Path] | None = None,
+        paths: Sequence[Path | None] | None = None,
         side: int = 0,
         how: How = "auto",
         **options: Any,
@@ -265,12 +275,16 @@ class Superformer(nn.Module):
 
         how: "sliced", one run a share; "masked", one run of the largest network for all (see `masks`); "auto", the
             faster of them: masked if the architectures can be masked and a share has few samples (see `_MASK_UP_TO`).
+        paths: one for each architecture (see `forward`).
 
         Masked, layers that no sample has get gradients of zero; sliced, they get none. For the rest, see `forward`.
         """
         require_choice("way to run several architectures", how, get_args(How))
         share = shares(len(x), len(archs))
-        taken = [self.path_of(arch) for arch in archs] if paths is None else paths
+        given = [None] * len(archs) if paths is None else paths
+        if len(given) != len(archs):
+            refuse("every architecture has a path", f"{len(given)} paths", f"{len(archs)}, or none at all")
+        taken = [self.path_of(arch, path) for arch, path in zip(archs, given, strict=True)]
         if how == "auto" and share <= _MASK_UP_TO.get(x.device.type, 0) and can_mask(self, archs, taken, side):
             how = "masked"
         if how == "masked":
