@@ -1,8 +1,8 @@
 """Who looks where: the attention of every block on given images, with the places of queries and keys.
 
-Attention is seen where it is computed (torch's `scaled_dot_product_attention`, or a softmax where a family adds relative
-positions), so that no model has a switch for it. Pairs are kept window by window: on a large grid all pairs of tokens
-would not fit into memory.
+Attention is seen where it is computed (torch's `scaled_dot_product_attention`, or a softmax where a family adds
+relative positions), so that no model has a switch for it. Pairs are kept window by window: on a large grid all pairs of
+tokens would not fit into memory.
 """
 
 from __future__ import annotations
