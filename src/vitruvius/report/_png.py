@@ -1,0 +1,55 @@
+"""The page's figures as files: the same plain data, drawn by matplotlib."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from vitruvius.files import replace_file
+from vitruvius.report._figures import COLORS
+
+__all__ = ["figure_png"]
+
+_SYMBOLS = {"star": "*"}
+_DASHES = {"dot": ":", "dash": "--"}
+
+
+def figure_png(path: Path, figure: dict[str, Any]) -> None:
+    """Draws the kinds of traces that `_figures` makes: scatter, lines, boxes."""
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(7.2, 4.4), dpi=150, layout="constrained")
+    ax = drawn.subplots()
+    boxes = [trace for trace in figure["data"] if trace["type"] == "box"]
+    if boxes:
+        labels = [trace["name"] for trace in boxes]
+        ax.boxplot([trace["y"] for trace in boxes], tick_labels=labels, showmeans=True, showfliers=False)
+    for trace in figure["data"]:
+        if trace["type"] == "scatter":
+            _scatter(drawn, ax, trace)
+    layout = figure["layout"]
+    ax.set_xlabel(layout["xaxis"]["title"]["text"])
+    ax.set_ylabel(layout["yaxis"]["title"]["text"])
+    ax.grid(alpha=0.25)
+    ax.spines[["top", "right"]].set_visible(False)
+    if any(trace.get("name") for trace in figure["data"] if trace["type"] == "scatter"):
+        ax.legend(fontsize=8, frameon=False)
+    replace_file(path, lambda partial: drawn.savefig(partial, format="png"))
+
+
+def _scatter(drawn: Any, ax: Any, trace: dict[str, Any]) -> None:
+    x, y, marker, line = trace["x"], trace["y"], trace.get("marker", {}), trace.get("line", {})
+    color = line.get("color") or marker.get("color") or COLORS[0]
+    if "lines" in trace["mode"]:
+        steps = "steps-post" if line.get("shape") == "hv" else "default"
+        dots = "o" if "markers" in trace["mode"] else ""
+        style = _DASHES.get(line.get("dash", ""), "-")
+        ax.plot(x, y, style, color=color, marker=dots, markersize=4, drawstyle=steps, label=trace["name"], zorder=3)
+        return
+    scale = isinstance(color, list) and len(set(color)) > 1
+    shown = {"c": color, "cmap": "viridis"} if scale else {"color": COLORS[0] if isinstance(color, list) else color}
+    symbol = _SYMBOLS.get(marker.get("symbol", ""), "o")
+    size = (180 if symbol == "*" else 4) if marker.get("size", 6) > 10 else 18
+    points = ax.scatter(x, y, s=size, marker=symbol, label=trace["name"], alpha=marker.get("opacity", 1), zorder=4, **shown)
+    if scale:
+        drawn.colorbar(points, ax=ax, label=marker.get("colorbar", {}).get("title", {}).get("text", ""), pad=0.01)
