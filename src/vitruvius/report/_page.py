@@ -1,0 +1,128 @@
+"""One HTML file that needs nothing else: sections, figures as data, the page's style and script, plotly itself."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+from vitruvius.arch import refuse
+from vitruvius.report.drawing import MIXER_COLORS
+
+__all__ = ["Part", "Section", "drawings", "page", "picture", "plot", "preformatted", "table", "text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of the page: its HTML, and the figures and architectures that the HTML names."""
+
+    html: str
+    figures: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    archs: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    name: str
+    """Of the link that leads to it."""
+    title: str
+    parts: Sequence[Part]
+
+
+def text(said: str, quiet: bool = False) -> Part:
+    return Part(f"<p{' class=quiet' if quiet else ''}>{html.escape(said)}</p>")
+
+
+def preformatted(said: str) -> Part:
+    return Part(f"<pre>{html.escape(said)}</pre>")
+
+
+def table(rows: Sequence[Mapping[str, Any]], best: int | None = None) -> Part:
+    """Rows of equal keys; numbers stand right. best: the row that is set in bold."""
+
+    def cell(tag: str, value: Any, number: bool) -> str:
+        return f"<{tag}{' class=number' if number else ''}>{html.escape('' if value is None else str(value))}</{tag}>"
+
+    keys = list(rows[0])
+    numbers = {key for key in keys if all(_is_number(row[key]) for row in rows)}
+    head = "".join(cell("th", key, key in numbers) for key in keys)
+    body = "".join(
+        f"<tr{' class=best' if index == best else ''}>" + "".join(cell("td", row[k], k in numbers) for k in keys) + "</tr>"
+        for index, row in enumerate(rows)
+    )
+    return Part(f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or str(value).strip()[:1] in "0123456789+-−."
+
+
+def cards(values: Mapping[str, str]) -> Part:
+    """A few numbers that are seen first."""
+    made = (f"<div class=card><b>{html.escape(v)}</b><span>{html.escape(k)}</span></div>" for k, v in values.items())
+    return Part(f"<div class=cards>{''.join(made)}</div>")
+
+
+def plot(name: str, figure: dict[str, Any], caption: str, archs: Mapping[str, dict[str, Any]] | None = None) -> Part:
+    """A figure; a click on a point draws its architecture below, where `archs` has it."""
+    draws = f' data-draws="{name}-picked"' if archs else ""
+    picked = f'<div class="drawing picked" id="{name}-picked"></div>' if archs else ""
+    made = f'<figure><div class=plot data-figure="{name}"{draws}></div><figcaption>{html.escape(caption)}</figcaption>'
+    return Part(f"{made}</figure>{picked}", {name: figure}, archs or {})
+
+
+def drawings(shown: Mapping[str, tuple[dict[str, Any], str]]) -> Part:
+    """Architectures side by side, by their names, each with a note."""
+    mixers = {block[0]: None for drawn, _ in shown.values() for stage in drawn["stages"] for block in stage["blocks"]}
+    legend = "".join(
+        f'<span><i style="background:{MIXER_COLORS[kind]}"></i>{"MLP" if kind == "mlp" else f"{kind} attention"}</span>'
+        for kind in [*mixers, "mlp"]
+    )
+    places = "".join(
+        f'<div class=drawing data-arch="{drawn["id"]}" data-title="{html.escape(name)}" data-note="{html.escape(note)}"></div>'
+        for name, (drawn, note) in shown.items()
+    )
+    made = f"<div class=legend>{legend}</div><div class=drawings>{places}</div>"
+    return Part(made, {}, {drawn["id"]: drawn for drawn, _ in shown.values()})
+
+
+def picture(png_base64: str, caption: str) -> str:
+    return (
+        f'<figure><img alt="{html.escape(caption)}" src="data:image/png;base64,{png_base64}">'
+        f"<figcaption>{html.escape(caption)}</figcaption></figure>"
+    )
+
+
+def page(title: str, subtitle: str, sections: Sequence[Section], foot: str) -> str:
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        refuse("the report needs plotly", "none", "pip install 'vitruvius[report]'")
+    assets = resources.files("vitruvius.report") / "assets"
+    parts = [part for section in sections for part in section.parts]
+    given = {
+        "figures": {name: figure for part in parts for name, figure in part.figures.items()},
+        "archs": {name: drawn for part in parts for name, drawn in part.archs.items()},
+        "colors": MIXER_COLORS,
+    }
+    data = json.dumps(given, allow_nan=False, separators=(",", ":")).replace("</", "<\\/")
+    links = " ".join(f'<a href="#{section.name}">{html.escape(section.title)}</a>' for section in sections)
+    body = "".join(
+        f'<section id="{section.name}"><h2>{html.escape(section.title)}</h2>'
+        + "".join(part.html for part in section.parts)
+        + "</section>"
+        for section in sections
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<link rel="icon" href="data:,">'
+        f"<title>{html.escape(title)}</title><style>{(assets / 'page.css').read_text()}</style></head><body>"
+        f"<header><h1>{html.escape(title)}</h1><p class=quiet>{html.escape(subtitle)}</p><nav>{links}</nav></header>"
+        f"<main>{body}</main><footer>{html.escape(foot)}</footer>"
+        f'<script id="given" type="application/json">{data}</script>'
+        f"<script>{get_plotlyjs()}</script><script>{(assets / 'page.js').read_text()}</script></body></html>\n"
+    )
