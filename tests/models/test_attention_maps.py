@@ -90,3 +90,21 @@ def test_top_distances_are_those_of_the_most_attended_keys() -> None:
                 best = 1 + np.argsort(-head[query, 1:])[:3]
                 by_hand.append(distances[query, best].mean())
     np.testing.assert_allclose(found.top_distances(3), by_hand)
+
+
+@pytest.mark.parametrize("name", NANO)
+def test_what_is_seen_from_a_place(name: str) -> None:
+    model = model_of(name)
+    images = torch.randn(2, 3, *model.img_size, dtype=torch.float64)
+    for found in attention_maps(model, images):
+        point = tuple(side * 0.6 for side in model.img_size)
+        seen = found.seen_from(1, point)
+        assert seen.shape == found.grid
+        distances = np.linalg.norm(found.queries_WN2 - np.array(point), axis=-1)
+        window, query = np.unravel_index(np.nanargmin(distances), distances.shape)
+        weights = found.weights_BWHNM[1, window, :, query].mean(0).numpy()
+        placed = ~np.isnan(found.keys_WM2[window][:, 0])
+        tokens = found.reach**2
+        np.testing.assert_allclose(seen.sum(), weights[placed].sum() * tokens)
+        rows, columns = (found.keys_WM2[window][placed] / np.array(found.cell)).astype(int).T
+        np.testing.assert_allclose(seen[rows, columns], weights[placed])

@@ -18,14 +18,11 @@ def test_at_the_cost_of_deit_it_is_deit(name: str) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(macs=st.floats(3e5, 2e10), nano=st.booleans(), classes=st.integers(2, 1000))
-def test_costs_are_equal(macs: float, nano: bool, classes: int) -> None:
-    size, patch = (32, 4) if nano else (224, 16)
-    try:
-        made = hand_made(macs, patch=patch, img_size=size, num_classes=classes)
-    except ValueError as error:
-        assert "no network of DeiT's shape is so small" in str(error)
-        return
+@given(share=st.floats(0, 1), nano=st.booleans(), classes=st.integers(2, 1000))
+def test_costs_are_equal(share: float, nano: bool, classes: int) -> None:
+    size, patch, least, most = (32, 4, 5e5, 1e8) if nano else (224, 16, 2e7, 2e10)
+    macs = least * (most / least) ** share
+    made = hand_made(macs, patch=patch, img_size=size, num_classes=classes)
     found = costs.macs(made, img_size=size, num_classes=classes)
     (stage,) = made.stages
     channel = 2 * stage.dim * len(stage.blocks) * (1 + (size // patch) ** 2)
@@ -38,3 +35,10 @@ def test_the_patch_of_a_pyramid_gives_deits_grid() -> None:
     assert patch_for(zoo.load("vitas-a"), 224) == zoo.load("vitas-a").patch.size
     assert patch_for(zoo.load("s3-tiny"), 224) == 16
     assert patch_for(zoo.load("s3-tiny"), 28) == 4
+
+
+def test_what_is_too_small_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match="no network of DeiT's shape is so small; got '1,000 MACs'; allowed: [0-9,]+ MACs"
+    ):
+        hand_made(1e3, patch=16, img_size=224, num_classes=10)

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from vitruvius.arch import Block
 from vitruvius.models._base import Backbone
 from vitruvius.models._layers import Grid
 from vitruvius.models.swin import WindowAttention
@@ -37,6 +36,10 @@ class AttentionMap:
     block: int
     mixer: str
     grid: Grid
+    cell: tuple[float, float]
+    """Height and width of a token in pixels."""
+    reach: int
+    """How many tokens a key stands for, in each direction."""
     weights_BWHNM: Tensor
     """By image, window, head, query and key; over the keys they sum to one."""
     queries_WN2: Places
@@ -69,6 +72,22 @@ class AttentionMap:
         taken = distances.gather(-1, best.indices).where(best.values >= 0, torch.nan)
         means = taken.nanmean(-1).flatten()
         return means[~means.isnan()].tolist()
+
+    def seen_from(self, image: int, point: tuple[float, float]) -> NDArray[np.float64]:
+        """(H, W): what the query nearest to a pixel attends to, the mean of its heads; a coarse key fills its part."""
+        apart = np.nansum((self.queries_WN2 - np.array(point)) ** 2, axis=-1)
+        apart[np.isnan(self.queries_WN2[..., 0])] = np.inf
+        window, query = np.unravel_index(int(apart.argmin()), apart.shape)
+        seen = self.weights_BWHNM[image, window, :, query].double().mean(0).numpy()
+        keys = self.keys_WM2[window]
+        placed = ~np.isnan(keys[:, 0])
+        height, width = self.cell
+        reach = self.reach
+        found = np.zeros(self.grid)
+        for weight, (y, x) in zip(seen[placed], keys[placed], strict=True):
+            row, column = round(y / height - reach / 2), round(x / width - reach / 2)
+            found[row : row + reach, column : column + reach] = weight
+        return found
 
 
 class _Recorder(TorchFunctionMode):
@@ -128,12 +147,10 @@ def _map(model: Backbone, s: int, b: int, weights: Tensor) -> AttentionMap:
         case _:
             prefix = np.full((model.num_prefix_tokens, 2), np.nan)
             queries = keys = np.concatenate([prefix, centres.reshape(-1, 2)])[None]
-    return AttentionMap(s, b, block.mixer, grid, _by_window(weights, block, len(queries)), queries, keys)
-
-
-def _by_window(weights: Tensor, block: Block, windows: int) -> Tensor:
-    """Windows and heads share the second dimension where there are windows."""
-    return weights.unflatten(1, (windows, block.heads))
+    cell = (model.img_size[0] / grid[0], model.img_size[1] / grid[1])
+    # Windows and heads share the second dimension where there are windows.
+    by_window = weights.unflatten(1, (len(queries), block.heads))
+    return AttentionMap(s, b, block.mixer, grid, cell, block.reduction or 1, by_window, queries, keys)
 
 
 def _centres(grid: Grid, img_size: tuple[int, int]) -> Places:

@@ -62,7 +62,10 @@ def front(
             "x": [trial.value(cost) * x_unit for trial in chosen],
             "y": [trial.value(objective.name) * y_unit for trial in chosen],
             "customdata": [trial_link(trial, (objective.name, cost)) for trial in chosen],
-            "text": [f"<b>{title}</b><br>{note}" for _, title, note in (trial_link(t, (objective.name, cost)) for t in chosen)],
+            "text": [
+                f"<b>{title}</b><br>{note}"
+                for _, title, note in (trial_link(t, (objective.name, cost)) for t in chosen)
+            ],
             "hoverinfo": "text",
         }
 
@@ -119,7 +122,10 @@ def lines(
 def distributions(samples: Mapping[str, Sequence[float]], x_title: str) -> dict[str, Any]:
     """Empirical distributions: the share of a sample that is no larger than x (S3, Figure 6)."""
     series = {
-        f"{name} (n = {len(values)})": (np.sort(values).tolist(), (np.arange(1, len(values) + 1) / len(values)).tolist())
+        f"{name} (n = {len(values)})": (
+            np.sort(values).tolist(),
+            (np.arange(1, len(values) + 1) / len(values)).tolist(),
+        )
         for name, values in samples.items()
     }
     figure = lines(series, x_title, "share of architectures")
@@ -151,5 +157,7 @@ def predicted(said: Sequence[float], measured: Sequence[float], names: Sequence[
     figure = lines({"equal": (ends, ends)}, f"predicted ({unit})", f"measured ({unit})")
     figure["data"][0]["line"] = {"color": COLORS[6], "dash": "dot"}
     points = {"type": "scatter", "mode": "markers", "name": "architectures", "x": list(said), "y": list(measured)}
-    figure["data"].append({**points, "text": list(names), "hoverinfo": "text+x+y", "marker": {"size": 8, "color": COLORS[0]}})
+    figure["data"].append(
+        {**points, "text": list(names), "hoverinfo": "text+x+y", "marker": {"size": 8, "color": COLORS[0]}}
+    )
     return figure

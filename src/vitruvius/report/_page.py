@@ -50,7 +50,9 @@ def table(rows: Sequence[Mapping[str, Any]], best: int | None = None) -> Part:
     numbers = {key for key in keys if all(_is_number(row[key]) for row in rows)}
     head = "".join(cell("th", key, key in numbers) for key in keys)
     body = "".join(
-        f"<tr{' class=best' if index == best else ''}>" + "".join(cell("td", row[k], k in numbers) for k in keys) + "</tr>"
+        f"<tr{' class=best' if index == best else ''}>"
+        + "".join(cell("td", row[k], k in numbers) for k in keys)
+        + "</tr>"
         for index, row in enumerate(rows)
     )
     return Part(f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")
@@ -82,7 +84,8 @@ def drawings(shown: Mapping[str, tuple[dict[str, Any], str]]) -> Part:
         for kind in [*mixers, "mlp"]
     )
     places = "".join(
-        f'<div class=drawing data-arch="{drawn["id"]}" data-title="{html.escape(name)}" data-note="{html.escape(note)}"></div>'
+        f'<div class=drawing data-arch="{drawn["id"]}" data-title="{html.escape(name)}" '
+        f'data-note="{html.escape(note)}"></div>'
         for name, (drawn, note) in shown.items()
     )
     made = f"<div class=legend>{legend}</div><div class=drawings>{places}</div>"

@@ -50,6 +50,8 @@ def _scatter(drawn: Any, ax: Any, trace: dict[str, Any]) -> None:
     shown = {"c": color, "cmap": "viridis"} if scale else {"color": COLORS[0] if isinstance(color, list) else color}
     symbol = _SYMBOLS.get(marker.get("symbol", ""), "o")
     size = (180 if symbol == "*" else 4) if marker.get("size", 6) > 10 else 18
-    points = ax.scatter(x, y, s=size, marker=symbol, label=trace["name"], alpha=marker.get("opacity", 1), zorder=4, **shown)
+    points = ax.scatter(
+        x, y, s=size, marker=symbol, label=trace["name"], alpha=marker.get("opacity", 1), zorder=4, **shown
+    )
     if scale:
         drawn.colorbar(points, ax=ax, label=marker.get("colorbar", {}).get("title", {}).get("text", ""), pad=0.01)

@@ -1,8 +1,8 @@
 """Drawings of architectures: per block how wide attention and MLP are, how many heads, which window.
 
 `drawing` is what both renderers draw: the page's script, and matplotlib for files. A block is a row: queries, keys and
-values together to the left of the middle, in as many parts as there are heads, the MLP to the right, and behind both the
-width of the stage.
+values together to the left of the middle, in as many parts as there are heads, the MLP to the right, and behind both
+the width of the stage.
 """
 
 from __future__ import annotations
