@@ -39,6 +39,6 @@ def test_the_patch_of_a_pyramid_gives_deits_grid() -> None:
 
 def test_what_is_too_small_is_refused() -> None:
     with pytest.raises(
-        ValueError, match="no network of DeiT's shape is so small; got '1,000 MACs'; allowed: [0-9,]+ MACs"
+        ValueError, match=r"no network of DeiT's shape is so small; got '1,000 MACs'; allowed: [0-9,]+ MACs"
     ):
         hand_made(1e3, patch=16, img_size=224, num_classes=10)
