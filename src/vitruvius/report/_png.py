@@ -22,8 +22,8 @@ def figure_png(path: Path, figure: dict[str, Any]) -> None:
     ax = drawn.subplots()
     boxes = [trace for trace in figure["data"] if trace["type"] == "box"]
     if boxes:
-        labels = [trace["name"] for trace in boxes]
-        ax.boxplot([trace["y"] for trace in boxes], tick_labels=labels, showmeans=True, showfliers=False)
+        ax.bxp([_box(trace) for trace in boxes], showmeans=True, showfliers=False)
+        ax.tick_params("x", labelrotation=90 if len(boxes) > 8 else 0)
     for trace in figure["data"]:
         if trace["type"] == "scatter":
             _scatter(drawn, ax, trace)
@@ -35,6 +35,16 @@ def figure_png(path: Path, figure: dict[str, Any]) -> None:
     if any(trace.get("name") for trace in figure["data"] if trace["type"] == "scatter"):
         ax.legend(fontsize=8, frameon=False)
     replace_file(path, lambda partial: drawn.savefig(partial, format="png"))
+
+
+def _box(trace: dict[str, Any]) -> dict[str, Any]:
+    """What matplotlib draws a box from: the figure's own quantiles, or those of its values."""
+    from matplotlib.cbook import boxplot_stats
+
+    if "y" in trace:
+        return {**boxplot_stats(trace["y"])[0], "label": trace["name"]}
+    names = {"whislo": "lowerfence", "q1": "q1", "med": "median", "q3": "q3", "whishi": "upperfence", "mean": "mean"}
+    return {theirs: trace[ours][0] for theirs, ours in names.items()} | {"label": trace["name"]}
 
 
 def _scatter(drawn: Any, ax: Any, trace: dict[str, Any]) -> None:
