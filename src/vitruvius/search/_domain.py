@@ -86,14 +86,23 @@ class Domain:
             found |= measure(archs)
         return {name: np.asarray(values, dtype=np.float64) for name, values in found.items()}
 
-    def violations(self, costs: Mapping[str, Any]) -> NDArray[np.float64]:
-        """(n,): by how much of each end networks of these costs miss the budget, summed; 0 inside."""
-        missed: Any = 0.0
+    def meets(self, archs: Sequence[Arch]) -> NDArray[np.bool_]:
+        """(n,): whether what is measured of networks is in the budget."""
+        inside = np.ones(len(archs), dtype=bool)
+        if self._measured and archs:
+            found = self.costs(archs)
+            for metric, low, high in self._measured:
+                inside &= (found[metric] >= low) & (found[metric] <= high)
+        return inside
+
+    def violation(self, costs: Mapping[str, float]) -> float:
+        """By how much of each end a network of these costs misses the budget, summed; 0 inside."""
+        missed = 0.0
         for metric, low, high in () if self.budget is None else self.budget.ends:
-            value = np.asarray(costs[metric], dtype=np.float64)
-            missed = missed + np.maximum(low - value, 0) / max(low, 1e-12)
-            missed = missed + (np.maximum(value - high, 0) / max(high, 1e-12) if np.isfinite(high) else 0.0)
-        return np.asarray(missed + np.zeros(np.shape(next(iter(costs.values()), 0.0))))
+            if metric in costs:
+                missed += max(low - costs[metric], 0) / max(low, 1e-12)
+                missed += max(costs[metric] - high, 0) / max(high, 1e-12) if np.isfinite(high) else 0.0
+        return missed
 
     def record(self) -> dict[str, Any]:
         """What decides where a search may go, as plain data."""
