@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 from vitruvius.arch import FAMILIES, refuse, require_choice
-from vitruvius.costs import METRICS
 from vitruvius.search._domain import Domain
 from vitruvius.search._et_error import Tendency
 from vitruvius.search._subspaces import dimensions_of, largest_side
@@ -181,8 +180,8 @@ def _check_holds(trial: Space, space: Space, domain: Domain, most_networks: int 
     """A move that makes a too large space smaller is one that helps."""
     if most_networks is not None and max(most_networks, space.networks) < trial.networks:
         refuse("the space would have too many networks", f"{trial.networks:.3g}", f"M = {most_networks:.3g}")
-    for metric, low, high in () if domain.budget is None else domain.budget.ends:
-        if metric in METRICS:
-            least, most = trial.cost_range(metric, **domain.counting)
-            if most < low or least > high:
-                refuse(f"no network would be within the budget of {metric}", (least, most), str(domain.budget))
+    counted = None if domain.budget is None else domain.budget.counted
+    for metric, low, high in () if counted is None else counted.ends:
+        least, most = trial.cost_range(metric, **domain.counting)
+        if most < low or least > high:
+            refuse(f"no network would be within the budget of {metric}", (least, most), str(counted))

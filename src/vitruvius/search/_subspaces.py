@@ -177,8 +177,7 @@ def draw(
         if fixed:  # a stage without blocks has no choice in their dimensions
             vectors = vectors[chosen(domain.space, fixed[0], vectors) == fixed[1]]
         if domain.measured and len(vectors):
-            costs = domain.costs(domain.space.decode_many(vectors))
-            vectors = vectors[domain.violations(costs) == 0]
+            vectors = vectors[domain.meets(domain.space.decode_many(vectors))]
         kept.append(vectors)
     return np.concatenate(kept)
 
@@ -194,7 +193,8 @@ def _draw(
     try:
         if fixed:
             source = source.with_choices(fixed[0].name, (fixed[0].choices[fixed[1]],))
-        part = Domain(source, domain.budget, identity=domain.identity, **domain.counting)
+        counted = None if domain.budget is None else domain.budget.counted
+        part = Domain(source, counted, identity=domain.identity, **domain.counting)
         return _translated(source, space, part.draw(rng, n), fixed)
     except ValueError:  # no stages can follow each other so, or none within the budget
         if fixed is None:
