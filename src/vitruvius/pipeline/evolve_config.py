@@ -8,17 +8,19 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from vitruvius import recipes
 from vitruvius.arch import refuse
 from vitruvius.costs import Budget
 from vitruvius.search import Domain, make_searcher
 from vitruvius.search.space_evolution import Rules, resolve_steps
 from vitruvius.spaces import Space
 from vitruvius.training import SuperformerConfig, read_config
-from vitruvius.training.config import read_as
+from vitruvius.training.config import read_as, read_yaml
 
 __all__ = ["EvolveSpaceConfig", "read_evolve_config"]
 
-_OWN = ("space", "start")
+_OWN = ("space", "start", "seed", "device")
+_NESTED = ("superformer", "steps", "search")
 _SANDWICH = {"strategy": "sandwich", "sharing": "ordinal", "private": ()}
 
 
@@ -33,8 +35,8 @@ class EvolveSpaceConfig(BaseModel):
     space: str
     """The first space: a name or a YAML file."""
     superformer: dict[str, Any] = {}
-    """How every superformer is trained: settings of `vitruvius train`, its recipe among them. A sandwich, with the first
-    channels shared and nothing private, unless said otherwise."""
+    """How every superformer is trained: settings of `vitruvius train`, its recipe among them. A sandwich, the first
+    channels shared and nothing private, unless a recipe or a setting says otherwise."""
     warm_start: bool = False
     """A space's superformer begins with the weights of the one before, where channels coincide."""
     budget: str | None = None
@@ -86,7 +88,7 @@ class EvolveSpaceConfig(BaseModel):
         recipe = self.superformer.get("recipe")
         defaults = {} if recipe else _SANDWICH
         own = {"space": space, "seed": self.seed, "device": self.device, "start": start}
-        return read_config(SuperformerConfig, {**defaults, **own, **self.superformer})
+        return read_config(SuperformerConfig, {**defaults, **self.superformer, **own})
 
     def check(self, space: Space) -> None:
         """Refuses what can be seen to be wrong before anything is trained."""
@@ -101,5 +103,14 @@ class EvolveSpaceConfig(BaseModel):
 
 
 def read_evolve_config(given: Mapping[str, Any] | str | Path) -> EvolveSpaceConfig:
-    """A configuration from a mapping or a YAML file, on top of the settings of the recipe that it names."""
-    return read_as(EvolveSpaceConfig, "evolve-space", given)
+    """A configuration from a mapping or a YAML file, on top of the settings of the recipe that it names.
+
+    What is given for the superformer, the steps and the search is on top of the recipe's too, key by key.
+    """
+    values = dict(given) if isinstance(given, Mapping) else read_yaml(Path(given))
+    if isinstance(name := values.get("recipe"), str):
+        settings = recipes.load(name, "evolve-space").settings
+        for key in _NESTED:
+            if isinstance(values.get(key), Mapping):
+                values[key] = {**settings.get(key, {}), **values[key]}
+    return read_as(EvolveSpaceConfig, "evolve-space", values)

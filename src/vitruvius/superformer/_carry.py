@@ -58,15 +58,12 @@ def carry(old: Superformer, new: Superformer) -> Carried:
     return Carried(tensors, len(ours), numbers, whole)
 
 
-def _pairs(
-    old: Superformer, source: Place, new: Superformer, target: Place
-) -> list[tuple[Channels, Channels]] | None:
+def _pairs(old: Superformer, source: Place, new: Superformer, target: Place) -> list[tuple[Channels, Channels]] | None:
     """Of every dimension the channels that coincide; None where a dimension that never varies is another."""
     if len(source.dimensions) != len(target.dimensions):
         return None
     pairs = [
-        _coinciding(old, theirs, new, ours)
-        for theirs, ours in zip(source.dimensions, target.dimensions, strict=True)
+        _coinciding(old, theirs, new, ours) for theirs, ours in zip(source.dimensions, target.dimensions, strict=True)
     ]
     return None if any(pair is None for pair in pairs) else [pair for pair in pairs if pair is not None]
 
