@@ -15,7 +15,7 @@ from vitruvius.data import Data
 from vitruvius.models import Backbone, build
 from vitruvius.models._layers import seeded
 from vitruvius.spaces import Space
-from vitruvius.superformer import Superformer
+from vitruvius.superformer import Superformer, carry
 from vitruvius.superformer.private import check_parts
 from vitruvius.superformer.sharing import rule_named
 from vitruvius.training import _weights
@@ -74,6 +74,8 @@ class SuperformerJob(Job):
             drop_path_rate=config.drop_path_rate,
             drop_rate=config.drop_rate,
         )
+        if config.start is not None:
+            carry(Superformer.load(config.start), self.model)
         self.img_size = self.model.img_size
         for arch in (space.largest, space.smallest):
             token_grids(arch, self.img_size)
