@@ -129,14 +129,14 @@ def bad_steps(monkeypatch: pytest.MonkeyPatch) -> set[int]:
         loss = original(*args)
         return loss * math.nan if broken.step in bad else loss  # type: ignore[attr-defined]
 
-    step_of = loop_module._Loop._step
+    step_of = loop_module.Loop._step
 
     def counted(self: Any, batch: Any) -> bool:
         broken.step = self.progress.step  # type: ignore[attr-defined]
         return step_of(self, batch)
 
     monkeypatch.setattr(loop_module, "step_gradients", broken)
-    monkeypatch.setattr(loop_module._Loop, "_step", counted)
+    monkeypatch.setattr(loop_module.Loop, "_step", counted)
     return bad
 
 
@@ -169,7 +169,7 @@ def test_three_in_a_row_roll_back_and_then_give_up(
 def test_after_a_rollback_the_rate_is_lower(bad_steps: set[int], settings: dict[str, Any], tmp_path: Path) -> None:
     config = read_config(SuperformerConfig, settings | {"most_rollbacks": 1, "checkpoint_every": 2})
     bad_steps |= {3, 4, 5}
-    restore = loop_module._Loop._restore
+    restore = loop_module.Loop._restore
 
     def cured(self: Any, cut_log: bool = True) -> None:
         restore(self, cut_log)
@@ -177,7 +177,7 @@ def test_after_a_rollback_the_rate_is_lower(bad_steps: set[int], settings: dict[
             bad_steps.clear()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop_module._Loop, "_restore", cured)
+        patch.setattr(loop_module.Loop, "_restore", cured)
         run = train(config, tmp_path / "run", quiet=True)
     assert run.result["rollbacks"] == 1
     assert run.result["steps"] == make_plan(config).steps

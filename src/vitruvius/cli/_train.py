@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,16 +51,7 @@ def _value(text: str) -> Any:
 def run_or_plan(config: Any, out: Path | None, dry_run: bool, as_json: bool) -> None:
     """Trains, or with `dry_run` says what it would come to."""
     if dry_run:
-        from vitruvius.training.plan import make_plan
-
-        summary = make_plan(config).summary()
-        if as_json:
-            print(json.dumps(summary, indent=1))
-            return
-        table = Table(show_header=False, box=None)
-        for name, value in summary.items():
-            table.add_row(f"[bold]{name}[/]", escape(f"{value:,}" if isinstance(value, int) else value))
-        Console().print(table)
+        _show_plan(config, as_json)
         return
     if out is None:
         refuse("a run needs a folder", "none", "--out runs/first, say (or --dry-run)")
@@ -70,6 +62,11 @@ def run_or_plan(config: Any, out: Path | None, dry_run: bool, as_json: bool) -> 
     except KeyboardInterrupt:
         Console(stderr=True).print(f"\nstopped; the same command goes on from the last checkpoint in {out}")
         raise SystemExit(130) from None
+    except FloatingPointError as error:
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(error)}", highlight=False)
+        raise SystemExit(1) from None
+    if int(os.environ.get("RANK", "0")):  # what follows is said once
+        return
     if as_json:
         print(json.dumps(run.result, indent=1))
         return
@@ -77,6 +74,27 @@ def run_or_plan(config: Any, out: Path | None, dry_run: bool, as_json: bool) -> 
         if part in run.result:
             Console().print(f"[bold]{part}[/]  {escape(run.result[part]['summary'])}", soft_wrap=True, highlight=False)
     Console().print(f"in {out}")
+
+
+def _show_plan(config: Any, as_json: bool) -> None:
+    from vitruvius.training.plan import make_plan
+
+    plan = make_plan(config, int(os.environ.get("WORLD_SIZE", "1")))
+    if as_json:
+        print(json.dumps(plan.summary() | {"settings": config.model_dump(mode="json")}, indent=1))
+        return
+    table = Table(show_header=False, box=None)
+    for name, value in plan.summary().items():
+        table.add_row(f"[bold]{name}[/]", escape(f"{value:,}" if isinstance(value, int) else value))
+    console = Console()
+    console.print(table)
+    said = {key: value for key, value in config.model_dump().items() if value not in (None, "", {})}
+    console.print(f"\n[bold]settings[/]  {escape(', '.join(f'{key}={_text(said[key])}' for key in said))}")
+
+
+def _text(value: object) -> str:
+    text = json.dumps(value) if isinstance(value, dict | tuple) else str(value)
+    return text if len(text) < 60 else f"{text[:57]}..."
 
 
 @app.command("train", epilog="Example: vitruvius train --space vitas-nano --data digits --out runs/superformer")
@@ -99,7 +117,7 @@ def train_command(
 
 @app.command("retrain", epilog="Example: vitruvius retrain deit-tiny --data ./images --out runs/deit")
 def retrain_command(
-    arch: Annotated[str | None, typer.Argument(help="A zoo name, a JSON file, or JSON text.")] = None,
+    arch: Annotated[str | None, typer.Argument(help="A zoo name, a JSON file, JSON text, or a run's folder.")] = None,
     config: Annotated[str | None, typer.Option(help="A YAML file of settings.")] = None,
     superformer: Annotated[str | None, typer.Option(help="Start from the slices of this superformer's run.")] = None,
     recipe: Recipe = None,

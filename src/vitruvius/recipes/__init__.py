@@ -21,7 +21,7 @@ from vitruvius.registry import Registry
 
 __all__ = ["Kind", "Recipe", "load", "names"]
 
-Kind: TypeAlias = Literal["superformer", "retrain", "finetune", "search"]
+Kind: TypeAlias = Literal["superformer", "retrain", "finetune", "search", "evolve-space"]
 
 _SAID = ("name", "kind", "paper", "where", "date", "cost", "notes")
 _REQUIRED, _OPTIONAL = (*_SAID, "settings"), ("filled", "base", "variants")

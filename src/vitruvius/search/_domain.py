@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 
 from vitruvius.arch import Arch, ImageSize, image_shape, refuse
 from vitruvius.arrays import IntArray
-from vitruvius.costs import Budget, check_counting, cost
+from vitruvius.costs import Budget, check_counting, cost, written
 from vitruvius.spaces import Space
 
 __all__ = ["Domain", "Measured"]
 
 Measured: TypeAlias = Callable[[Sequence[Arch]], Mapping[str, Any]]
 """From architectures to arrays of what was measured (or predicted) of each: {"latency": (n,)}, say."""
-_CLOSED = ("params", "macs")
+_PROBE = 256
+"""So many networks are measured to see whether a budget of measured metrics can be met."""
 
 
 class Domain:
@@ -51,19 +52,42 @@ class Domain:
             "in_chans": in_chans,
         }
         self.identity = identity
-        ends = () if self.budget is None else self.budget.ends
-        self._closed = tuple(end for end in ends if end[0] in _CLOSED)
-        self._measured = tuple(end for end in ends if end[0] not in _CLOSED)
-        if self._closed:
+        self._counted = None if self.budget is None else self.budget.counted
+        self._limits = None if self.budget is None else self.budget.measured
+        if self._counted is not None:
             _ = self._sampler  # refuses what no network can meet
+        if self._limits is not None:
+            self._check_limits(self._limits)
 
     @cached_property
     def _sampler(self) -> Any:
-        return self.space.budget_sampler(Budget(self._closed), identity=self.identity, **self.counting)
+        assert self._counted is not None
+        return self.space.budget_sampler(self._counted, identity=self.identity, **self.counting)
+
+    def _check_limits(self, limits: Budget) -> None:
+        """Whether some network meets the measured metrics, as far as a sample can tell."""
+        archs = self.space.decode_many(self.draw(np.random.default_rng(0), _PROBE))
+        archs += [end for end in (self.space.smallest, self.space.largest) if self._counts(end)]
+        found = self.costs(archs)
+        for metric, _, _ in limits.ends:
+            if metric not in found:
+                known = ", ".join(found)
+                refuse(f"nothing measures the {metric} that the budget names", str(self.budget), f"{known}, or measure")
+        if not limits.satisfied(found).any():
+            seen = (
+                f"{metric} {written(metric, found[metric].min())}..{written(metric, found[metric].max())}"
+                for metric, _, _ in limits.ends
+            )
+            rule = f"no network of {len(archs)} tried of space {self.space.name!r} meets the budget"
+            refuse(rule, str(self.budget), f"within {', '.join(seen)}")
+
+    def _counts(self, arch: Arch) -> bool:
+        """Whether the parameters and MACs of a network are in the budget."""
+        return self._counted is None or bool(self._counted.satisfied(cost([arch], **self.counting))[0])
 
     def draw(self, rng: np.random.Generator, n: int) -> IntArray:
         """(n, G): random networks whose parameters and MACs are in the budget."""
-        if not self._closed:
+        if self._counted is None:
             return self.space.sample_vectors(rng, n, self.identity)
         vectors: IntArray = self._sampler.vectors(rng, n)
         return vectors
@@ -71,9 +95,9 @@ class Domain:
     def allows(self, vectors: IntArray) -> NDArray[np.bool_]:
         """(n,): whether parameters and MACs of encoded networks are in the budget, and their stages can follow."""
         inside = self.space.valid(vectors)
-        if self._closed and inside.any():
+        if self._counted is not None and inside.any():
             rows = np.flatnonzero(inside)
-            inside[rows] = Budget(self._closed).satisfied(cost(vectors[rows], space=self.space, **self.counting))
+            inside[rows] = self._counted.satisfied(cost(vectors[rows], space=self.space, **self.counting))
         return inside
 
     def costs(self, archs: Sequence[Arch]) -> dict[str, NDArray[np.float64]]:
@@ -86,14 +110,20 @@ class Domain:
             found |= measure(archs)
         return {name: np.asarray(values, dtype=np.float64) for name, values in found.items()}
 
-    def violations(self, costs: Mapping[str, Any]) -> NDArray[np.float64]:
-        """(n,): by how much of each end networks of these costs miss the budget, summed; 0 inside."""
-        missed: Any = 0.0
+    def meets(self, archs: Sequence[Arch]) -> NDArray[np.bool_]:
+        """(n,): whether what is measured of networks is in the budget."""
+        if self._limits is None or not archs:
+            return np.ones(len(archs), dtype=bool)
+        return self._limits.satisfied(self.costs(archs))
+
+    def violation(self, costs: Mapping[str, float]) -> float:
+        """By how much of each end a network of these costs misses the budget, summed; 0 inside."""
+        missed = 0.0
         for metric, low, high in () if self.budget is None else self.budget.ends:
-            value = np.asarray(costs[metric], dtype=np.float64)
-            missed = missed + np.maximum(low - value, 0) / max(low, 1e-12)
-            missed = missed + (np.maximum(value - high, 0) / max(high, 1e-12) if np.isfinite(high) else 0.0)
-        return np.asarray(missed + np.zeros(np.shape(next(iter(costs.values()), 0.0))))
+            if metric in costs:
+                missed += max(low - costs[metric], 0) / max(low, 1e-12)
+                missed += max(costs[metric] - high, 0) / max(high, 1e-12) if np.isfinite(high) else 0.0
+        return missed
 
     def record(self) -> dict[str, Any]:
         """What decides where a search may go, as plain data."""

@@ -11,10 +11,18 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from vitruvius.arch import Arch, refuse
+from vitruvius.search._breeding import Breeder
 from vitruvius.search._domain import Domain
-from vitruvius.search._trial import Objective, Trial, objectives_of
+from vitruvius.search._pool import Pool
+from vitruvius.search._trial import Objective, Trial, objectives_of, values_of
 
-__all__ = ["Candidate", "Searcher"]
+__all__ = ["Candidate", "Searcher", "require_number"]
+
+
+def require_number(what: str, value: object) -> int:
+    if type(value) is not int or value < 1:
+        refuse(f"{what} must be a positive whole number", value, "1, 2, 3, ...")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,7 @@ class Searcher(ABC):
         self.objectives = objectives_of(objectives)
         self.generation = -1
         """Of the newest candidates; -1 before the first."""
+        self._pool = Pool(domain)
         self._candidates: dict[Arch, Candidate] = {}
         self._queue: deque[Arch] = deque()
         self._open: set[Arch] = set()
@@ -77,11 +86,13 @@ class Searcher(ABC):
         for trial in [trials] if isinstance(trials, Trial) else trials:
             if trial.arch in self._told:
                 refuse("a searcher is told of an architecture once", trial.arch.id, "architectures that are new to it")
+            if trial.arch not in self._candidates:
+                self._pool.vector(trial.arch)  # refuses what the space does not hold
+            elif trial.arch not in self._open:
+                self._queue.remove(trial.arch)
             self._told[trial.arch] = trial
             self._arrived.append(trial)
             self._open.discard(trial.arch)
-            if trial.arch not in self._candidates and trial.arch in self._queue:
-                self._queue.remove(trial.arch)
         if not self._queue and not self._open:
             self._take_in()
 
@@ -98,16 +109,25 @@ class Searcher(ABC):
         return self._finished and not self._queue
 
     @property
+    @abstractmethod
+    def planned(self) -> int:
+        """How many candidates it proposes in all, if there are so many."""
+
+    @property
+    def proposed(self) -> int:
+        """How many it has proposed."""
+        return len(self._candidates)
+
+    @property
     def told(self) -> list[Trial]:
         """Every trial so far, in the order of proposal."""
         return self._ordered(self._told.values())
 
     def best(self) -> Trial | None:
-        """The trial with the best first objective."""
+        """The trial with the best first objective; of equal ones that with the best second, and so on."""
         complete = [trial for trial in self.told if trial.complete]
-        first = self.objectives[0]
-        sign = 1 if first.maximise else -1
-        return max(complete, key=lambda trial: sign * trial.value(first.name), default=None)
+        values = values_of(complete, self.objectives).tolist()
+        return complete[min(range(len(complete)), key=lambda i: values[i])] if complete else None
 
     def population(self) -> list[Trial]:
         """What the next generation would be made from; the best first where there is one objective."""
@@ -130,6 +150,22 @@ class Searcher(ABC):
     def _absorb(self, trials: Sequence[Trial]) -> None:  # noqa: B027 - a searcher may learn nothing
         """What the candidates of a generation became, in the order of proposal."""
 
+    # -- what they propose with -------------------------------------------------------------------------------------
+
+    def _randoms(self, rng: np.random.Generator, n: int) -> list[Candidate]:
+        return [Candidate(arch, "random") for arch in self._pool.random(rng, n)]
+
+    def _bred(
+        self, breeder: Breeder, rng: np.random.Generator, parents: Sequence[Trial], tournament: bool = False
+    ) -> list[Candidate]:
+        """A generation of children; random networks take the places of children that the budget did not let in."""
+        made = [Candidate(*each) for each in breeder.breed(self._pool, rng, parents, tournament)]
+        missing = breeder.children - len(made)
+        return made + (self._randoms(rng, missing) if missing else [])
+
+    def _violation(self, trial: Trial) -> float:
+        return self.domain.violation({**trial.costs, **trial.scores})
+
     # -- generations -----------------------------------------------------------------------------------------------
 
     def _next_generation(self) -> None:
@@ -143,6 +179,7 @@ class Searcher(ABC):
             return
         for each in made:
             assert each.arch not in self._candidates
+            assert each.arch not in self._told
             number = len(self._candidates)
             self._candidates[each.arch] = Candidate(each.arch, each.made, each.parents, number, self.generation)
             self._queue.append(each.arch)

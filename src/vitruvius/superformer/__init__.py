@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from vitruvius.superformer._carry import Carried, carry
 from vitruvius.superformer.private import PARTS
 from vitruvius.superformer.sharing import RULES, SharingRule
 from vitruvius.superformer.superformer import Superformer
 
-__all__ = ["PARTS", "RULES", "SharingRule", "Superformer"]
+__all__ = ["PARTS", "RULES", "Carried", "SharingRule", "Superformer", "carry"]

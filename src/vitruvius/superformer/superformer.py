@@ -125,10 +125,8 @@ class Superformer(nn.Module):
     # -- owning ----------------------------------------------------------------------------------------------------
 
     def _make_shared(self) -> None:
-        for arch in self._probes():
-            skeleton = self._skeleton(arch)
-            path = tuple(tuple(range(len(stage.blocks))) for stage in arch.stages)
-            for place in places(skeleton, arch, path, self.private):
+        for skeleton, found in self._probed():
+            for place in found:
                 if (name := _stored(place.shared)) not in self.shared:
                     tensor = _initial(place, shared_shape(place, self._widths))
                     self.shared[name] = nn.Parameter(tensor)
@@ -136,6 +134,17 @@ class Superformer(nn.Module):
                 if not hasattr(self, _stored(name)):
                     fill = 1.0 if name.endswith("running_var") else 0
                     self.register_buffer(_stored(name), torch.full(buffer.shape, fill, dtype=buffer.dtype))
+
+    def places(self) -> Iterator[Place]:
+        """Every shared parameter, as a place in a network that has it; most of them several times."""
+        for _, found in self._probed():
+            yield from found
+
+    def _probed(self) -> Iterator[tuple[Backbone, Iterator[Place]]]:
+        for arch in self._probes():
+            skeleton = self._skeleton(arch)
+            path = tuple(tuple(range(len(stage.blocks))) for stage in arch.stages)
+            yield skeleton, places(skeleton, arch, path, self.private)
 
     def _probes(self) -> Iterator[Arch]:
         """Full networks in which every choice that has parameters of its own occurs."""

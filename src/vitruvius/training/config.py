@@ -12,7 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from vitruvius import recipes
 from vitruvius.arch import refuse, require_choice
 
-__all__ = ["FinetuneConfig", "RetrainConfig", "Settings", "SuperformerConfig", "read_config", "read_yaml"]
+__all__ = [
+    "FinetuneConfig",
+    "RetrainConfig",
+    "Settings",
+    "SuperformerConfig",
+    "read_as",
+    "read_config",
+    "read_yaml",
+    "validated",
+]
 
 
 class Settings(BaseModel):
@@ -94,7 +103,7 @@ class Settings(BaseModel):
     validate_every: int = Field(default=1, ge=1)
     """Epochs."""
     checkpoint_every: int | None = Field(default=None, ge=1)
-    """Steps; at the end of every epoch unless said otherwise."""
+    """Steps; at the end of every epoch (of several, where they are short) unless said otherwise."""
     stop_after_bad_steps: int = Field(default=3, ge=1)
     """So many steps in a row with a loss that is not finite roll the run back."""
     most_rollbacks: int = Field(default=2, ge=0)
@@ -120,6 +129,8 @@ class SuperformerConfig(Settings):
     """Multi-architectural: the part of the run over which widths and depths are released (Appendix C)."""
     random_archs: int = Field(default=2, ge=0)
     """Of the sandwich: random architectures beside the largest and the smallest."""
+    start: str | None = None
+    """A superformer's folder (a run's `final`): weights begin as its, where names and channels coincide."""
     distill: bool = False
     """Of the sandwich: the largest network teaches the others. S3 found that it harms (Section 4.1)."""
 
@@ -147,6 +158,7 @@ class FinetuneConfig(Settings):
 
 
 ConfigT = TypeVar("ConfigT", bound=Settings)
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 KINDS: dict[type[Settings], recipes.Kind] = {
     SuperformerConfig: "superformer",
@@ -157,23 +169,33 @@ KINDS: dict[type[Settings], recipes.Kind] = {
 
 def read_config(kind: type[ConfigT], given: Mapping[str, Any] | str | Path) -> ConfigT:
     """A configuration from a mapping or a YAML file, on top of the settings of the recipe that it names."""
+    return read_as(kind, KINDS[kind], given)
+
+
+def read_as(model: type[ModelT], kind: recipes.Kind, given: Mapping[str, Any] | str | Path) -> ModelT:
+    """`read_config` of a kind of run that is not (only) training. Its model has a field "recipe"."""
     values = dict(given) if isinstance(given, Mapping) else read_yaml(Path(given))
     for key in values:
-        require_choice(f"key of a {KINDS[kind]} configuration", key, kind.model_fields)
+        require_choice(f"key of a {kind} configuration", key, model.model_fields)
     settings: dict[str, Any] = {}
     if values.get("recipe") is not None:
-        settings = recipes.load(values["recipe"], KINDS[kind]).settings
+        settings = recipes.load(values["recipe"], kind).settings
+    return validated(model, kind, {**settings, **values})
+
+
+def validated(model: type[ModelT], name: str, values: Mapping[str, Any]) -> ModelT:
+    """A configuration of any kind, or one line on the first thing that is wrong with it."""
     try:
-        return kind(**{**settings, **values})
+        return model(**values)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         value = "nothing" if first["type"] == "missing" else first["input"]
-        refuse(f"{where} of a {KINDS[kind]} configuration: {first['msg'].lower()}", value, _allowed(kind, where))
+        refuse(f"{where} of a {name} configuration: {first['msg'].lower()}", value, _allowed(model, where))
 
 
-def _allowed(kind: type[Settings], where: str) -> str:
-    field = kind.model_fields.get(where.split(".")[0])
+def _allowed(model: type[BaseModel], where: str) -> str:
+    field = model.model_fields.get(where.split(".")[0])
     return "the keys of the configuration" if field is None else str(field.annotation).replace("typing.", "")
 
 

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 from vitruvius.arch import refuse
 from vitruvius.data import Augment, Images
 
-__all__ = ["Batch", "Feed", "Order"]
+__all__ = ["Batch", "Feed", "Order", "workers_for"]
 
 Batch: TypeAlias = tuple[Tensor, ...]
 """Images, what they are labelled with, and with token labeling what their patches are labelled with."""
@@ -84,6 +84,13 @@ class Feed(Dataset[Batch]):
     def batches(self, first: int, last: int, workers: int | None, pin: bool = False) -> Iterator[Batch]:
         """The batches of steps first..last-1. workers: None chooses, none for images that are in memory."""
         if workers is None:
-            workers = 0 if self.images.in_memory and self.augment.weak else min(_MOST_WORKERS, os.cpu_count() or 1)
+            workers = 0 if self.images.in_memory and self.augment.weak else workers_for()
         steps = range(first, last)
+        if not workers and not pin:
+            return map(self.__getitem__, steps)
         return iter(DataLoader(self, batch_size=None, sampler=steps, num_workers=workers, pin_memory=pin))
+
+
+def workers_for() -> int:
+    """Processes that load images for one training process, of those that share this machine."""
+    return max(1, min(_MOST_WORKERS, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))

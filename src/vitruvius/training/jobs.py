@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
+from os.path import isdir
 from pathlib import Path
 from typing import Any
 
 from vitruvius import costs, spaces, zoo
-from vitruvius.arch import ImageSize, refuse, token_grids
+from vitruvius.arch import Arch, ImageSize, refuse, require_choice, token_grids
+from vitruvius.costs import Budget
 from vitruvius.data import Data
 from vitruvius.models import Backbone, build
 from vitruvius.models._layers import seeded
 from vitruvius.spaces import Space
-from vitruvius.superformer import Superformer
+from vitruvius.superformer import Superformer, carry
+from vitruvius.superformer.private import check_parts
+from vitruvius.superformer.sharing import rule_named
 from vitruvius.training import _weights
 from vitruvius.training.config import FinetuneConfig, RetrainConfig, Settings, SuperformerConfig
 from vitruvius.training.evaluate import Judge
-from vitruvius.training.resample import at_size, with_new_head
-from vitruvius.training.strategies import Pass, strategy_of
+from vitruvius.training.resample import arch_at_size, at_size, with_new_head
+from vitruvius.training.run import arch_of_run, open_run
+from vitruvius.training.strategies import STRATEGIES, Pass, strategy_of
 
-__all__ = ["Job", "ModelJob", "SuperformerJob", "job_of"]
+__all__ = ["Job", "ModelJob", "SuperformerJob", "check_early", "job_of"]
+
+_IMG_SIZE = 224
+"""Of a network from scratch, unless said otherwise."""
 
 _HEALTH = 2**32
 """The step, as it were, whose random architectures the health line shows."""
@@ -65,6 +74,8 @@ class SuperformerJob(Job):
             drop_path_rate=config.drop_path_rate,
             drop_rate=config.drop_rate,
         )
+        if config.start is not None:
+            carry(Superformer.load(config.start), self.model)
         self.img_size = self.model.img_size
         for arch in (space.largest, space.smallest):
             token_grids(arch, self.img_size)
@@ -83,9 +94,8 @@ class SuperformerJob(Job):
 
     def health(self, judge: Judge) -> dict[str, Any]:
         """Accuracy of the smallest, of two random architectures and of the largest, which should be the best."""
-        found = {
-            name: judge(lambda x, a=arch, p=path: self.model(x, a, p)) for name, (arch, path) in self._shown.items()
-        }
+        forwards = [partial(self.model, arch=arch, path=path) for arch, path in self._shown.values()]
+        found = dict(zip(self._shown, judge.several(forwards), strict=True))
         healthy = found["largest"].top1 >= found["smallest"].top1
         text = "  ".join(f"{name} {accuracy.top1:.1f}" for name, accuracy in found.items())
         warning = "" if healthy else "  UNHEALTHY: the largest is worse than the smallest"
@@ -152,6 +162,35 @@ def job_of(config: Settings, data: Data, steps: int) -> Job:
     raise AssertionError(f"no job for {type(config).__name__}")
 
 
+def check_early(config: Settings) -> None:
+    """Refuses what can be seen to be wrong without the images, which may take long to read."""
+    match config:
+        case SuperformerConfig():
+            space = load_space(config)
+            require_choice("strategy", config.strategy, STRATEGIES)
+            rule_named(config.sharing)
+            check_parts(config.private)
+            if config.budget is not None:
+                Budget.of(config.budget)
+            for arch in (space.largest, space.smallest):
+                token_grids(arch, space.img_size if config.img_size is None else config.img_size)
+        case RetrainConfig():
+            arch = arch_named(config.arch)
+            if config.superformer is not None:
+                open_run(config.superformer).require("superformer")
+            else:
+                token_grids(arch, _IMG_SIZE if config.img_size is None else config.img_size)
+        case FinetuneConfig():
+            run = open_run(config.start)
+            size = tuple(run.record["job"]["img_size"])
+            arch_at_size(run.arch, size, size if config.img_size is None else config.img_size, config.windows)
+
+
+def arch_named(text: str) -> Arch:
+    """An architecture by a zoo name, a JSON file, JSON text, or the folder of a run that led to one."""
+    return arch_of_run(text) if isdir(text) else zoo.read(text)  # JSON may be longer than a path can be
+
+
 def load_space(config: SuperformerConfig) -> Space:
     """The configured space; a nano space is made for the configured image size."""
     if config.space.endswith((".yaml", ".yml", ".json")):
@@ -163,14 +202,12 @@ def load_space(config: SuperformerConfig) -> Space:
 
 
 def _model_to_retrain(config: RetrainConfig, data: Data) -> Backbone:
-    from vitruvius.training.run import open_run
-
-    arch = zoo.read(config.arch)
+    arch = arch_named(config.arch)
     drops = {"drop_path_rate": config.drop_path_rate, "drop_rate": config.drop_rate}
     token_head = config.token_labeling != "off"
     shape = {"num_classes": len(data.search.classes), "in_chans": data.search.in_chans}
     if config.superformer is None:
-        img_size = 224 if config.img_size is None else config.img_size
+        img_size = _IMG_SIZE if config.img_size is None else config.img_size
         made = build(arch, **shape, img_size=img_size, seed=config.seed, token_head=token_head, **drops)
         assert isinstance(made, Backbone)
         return made
@@ -178,8 +215,6 @@ def _model_to_retrain(config: RetrainConfig, data: Data) -> Backbone:
 
 
 def _model_to_finetune(config: FinetuneConfig, data: Data) -> Backbone:
-    from vitruvius.training.run import open_run
-
     return _carried(open_run(config.start).model(), config, data)
 
 

@@ -15,6 +15,9 @@ from vitruvius.files import replace_file
 
 __all__ = ["RunLog", "Watch"]
 
+_SHOWN_EVERY = 0.5
+"""Seconds between two looks at the progress bar, which would otherwise cost small networks a share of their time."""
+
 
 class RunLog:
     """`log.jsonl`, a line an event. Nothing in it depends on the clock, so that resuming may write it again."""
@@ -57,9 +60,11 @@ class Watch:
             TimeRemainingColumn(),
             console=self._console,
             disable=quiet or not active or not self._console.is_terminal,
+            refresh_per_second=2,
         )
         self._task = self._bar.add_task("training", total=steps, completed=first, rate=0.0)
         self._since, self._since_step = time.perf_counter(), first
+        self._shown = self._since
         self._board: Any = None
         if active:
             from torch.utils.tensorboard import SummaryWriter
@@ -77,7 +82,12 @@ class Watch:
 
     def step(self, step: int) -> None:
         """A step is over."""
-        self._bar.update(self._task, completed=step)
+        if (now := time.perf_counter()) - self._shown >= _SHOWN_EVERY:
+            self._shown = now
+            self._bar.update(self._task, completed=step, rate=self._rate(step, now))
+
+    def _rate(self, step: int, now: float) -> float:
+        return (step - self._since_step) * self._batch_size / max(now - self._since, 1e-9)
 
     def curves(self, step: int, values: dict[str, float]) -> None:
         if self._board is not None:
@@ -86,8 +96,7 @@ class Watch:
 
     def lap(self, step: int) -> None:
         """Says how fast it was since the last lap or restart."""
-        now = time.perf_counter()
-        rate = (step - self._since_step) * self._batch_size / max(now - self._since, 1e-9)
+        rate = self._rate(step, time.perf_counter())
         self._bar.update(self._task, completed=step, rate=rate)
         self.curves(step, {"images a second": rate})
         if self._active:
@@ -97,6 +106,7 @@ class Watch:
     def restart(self, step: int) -> None:
         """Time that was not training is over, or the run went back to an earlier step."""
         self._since, self._since_step = time.perf_counter(), step
+        self._bar.update(self._task, completed=step)
 
     def say(self, text: str) -> None:
         self._console.print(text, highlight=False)

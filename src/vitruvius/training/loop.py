@@ -7,6 +7,7 @@ run that is killed at any moment and started again ends with the weights and the
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -34,6 +35,8 @@ __all__ = ["train"]
 _LOWER = 0.5
 """What a rollback does to the learning rate."""
 _CURVE_EVERY = 50
+_SAVE_APART = 100
+"""Steps: where epochs are shorter, not every one ends with a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +59,20 @@ def train(config: Settings, out: str | Path, *, quiet: bool = False) -> Run:
         start_folder(folder, config, plan.data, plan.job.record())
     accelerator.wait_for_everyone()
     if not (folder / RESULT).exists():
-        _Loop(plan, folder, accelerator, quiet).run()
+        Loop(plan, folder, accelerator, quiet).run()
     accelerator.wait_for_everyone()
     return open_run(folder)
 
 
-class _Loop:
+class Loop:
     def __init__(self, plan: Plan, folder: Path, accelerator: Accelerator, quiet: bool) -> None:
         self.plan, self.folder, self.accelerator, self.quiet = plan, folder, accelerator, quiet
         self.config, self.job, self.order = plan.config, plan.job, plan.order
         self.main = accelerator.is_main_process
         self.model = self.job.model.to(accelerator.device)
-        self.optimizer = accelerator.prepare_optimizer(make_optimizer(self.model, self.config))
+        self.parameters = list(self.model.parameters())
+        self.optimizer = make_optimizer(self.model, self.config)
+        self.scaler = accelerator.scaler
         self.average = None if self.config.ema_decay is None else MovingAverage(self.model, self.config.ema_decay)
         self.checkpoints = Checkpoints(folder / "checkpoints")
         self.log = RunLog(folder / "log.jsonl", writes=self.main)
@@ -80,15 +85,24 @@ class _Loop:
             accelerator.num_processes,
         )
         self.judge = self._judge(plan.data.search.val)
+        epoch = self.order.steps_per_epoch
+        self.save_every = self.config.checkpoint_every or epoch * -(-_SAVE_APART // epoch)
         self.progress = Progress()
         self.bad_in_a_row = 0
 
     def _judge(self, images: Any) -> Judge:
-        return Judge(images, self.plan.data.search, self.job.img_size, self.config.batch_size, self.accelerator)
+        config, data = self.config, self.plan.data.search
+        return Judge(images, data, self.job.img_size, config.batch_size, self.accelerator, config.workers)
 
     # -- the run ---------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
+        for _ in self.steps():
+            pass
+        self._finish()
+
+    def steps(self) -> Iterator[int]:
+        """Trains, from the newest checkpoint to the end, and yields the number of every step that is done."""
         self._restore()
         device = self.accelerator.device
         with ExitStack() as stack:
@@ -97,51 +111,56 @@ class _Loop:
             first = self.progress.step
             watch = Watch(self.folder, self.plan.steps, self.config.batch_size, first, self.main, self.quiet)
             self.watch = stack.enter_context(watch)
+            watch.say(self.plan.headline(self.accelerator.num_processes))
             if first:
                 watch.say(f"going on from step {first:,}")
-            while not self._steps():
-                pass
-        self._finish()
+            while self.progress.step < self.plan.steps:
+                yield from self._steps()
 
-    def _steps(self) -> bool:
-        """Steps until the end; False where a rollback asks to begin again from its checkpoint."""
+    def _steps(self) -> Iterator[int]:
+        """Steps until the end, or until a rollback, after which the images come from its checkpoint on."""
         pin = self.accelerator.device.type == "cuda"
         batches = self.feed.batches(self.progress.step, self.plan.steps, self.config.workers, pin)
         for batch in batches:
             if not self._step([part.to(self.accelerator.device, non_blocking=pin) for part in batch]):
-                return False
+                return
             done = self.progress.step
             self.watch.step(done)
             epoch, place = divmod(done, self.order.steps_per_epoch)
             if place == 0:
                 self._epoch(epoch)
-            every = self.config.checkpoint_every
-            if (done % every == 0 if every else place == 0) and not self.bad_in_a_row:
+            if done % self.save_every == 0 and not self.bad_in_a_row:
                 self._save()
-        return True
+            yield done
 
     def _step(self, batch: list[torch.Tensor]) -> bool:
         """One step of training; False after a rollback."""
         step, config = self.progress.step, self.config
-        torch.manual_seed(_seed(config.seed, step, self.accelerator.process_index))
+        self._seed(step)
         rate = learning_rate(config, step, self.order.steps_per_epoch) * _LOWER**self.progress.rollbacks
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.model.train()
+        if not self.model.training:
+            self.model.train()
         self.optimizer.zero_grad()
         passes = self.job.passes(step)
         loss = step_gradients(self.model, passes, batch, config, self.accelerator)
         value = loss.item()
         if not agree(step, passes, math.isfinite(value), self.accelerator.device):
             return self._bad_step(value)
-        mean_gradients(self.model.parameters())
-        if config.clip_grad is not None:
-            self.accelerator.clip_grad_norm_(self.model.parameters(), config.clip_grad)
-        self.optimizer.step()
+        mean_gradients(self.parameters)
+        norm = self._clip()
+        if self.scaler is not None:  # which skips such steps by itself, and scales less
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        elif math.isfinite(norm):
+            self.optimizer.step()
+        else:
+            return self._bad_step(value, norm)
         if self.average is not None:
             self.average.update(self.model)
         if step % _CURVE_EVERY == 0:
-            self.watch.curves(step, {"loss": value, "learning rate": rate})
+            self.watch.curves(step, {"loss": value, "learning rate": rate, "gradient norm": norm})
         self.bad_in_a_row = 0
         progress = self.progress
         self.progress = replace(
@@ -149,21 +168,44 @@ class _Loop:
         )
         return True
 
-    def _bad_step(self, value: float) -> bool:
-        """A loss that is not finite: the step is skipped; after a few in a row the run goes back, and then gives up."""
+    def _seed(self, step: int) -> None:
+        """Of dropout; `torch.manual_seed` would look for every kind of device at every step."""
+        word = _word(self.config.seed, step, self.accelerator.process_index)
+        torch.default_generator.manual_seed(word)
+        match self.accelerator.device.type:
+            case "cuda":
+                torch.cuda.manual_seed(word)
+            case "mps":
+                torch.mps.manual_seed(word)
+
+    def _clip(self) -> float:
+        """The gradient's norm before it is clipped; all processes have the same, as they have the same gradients."""
+        if self.scaler is not None:
+            self.scaler.unscale_(self.optimizer)
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))))
+        most = self.config.clip_grad
+        if most is not None and most < norm < math.inf:
+            torch._foreach_mul_(gradients, most / norm)
+        return norm
+
+    def _bad_step(self, value: float, norm: float | None = None) -> bool:
+        """A loss (or its gradient) that is not finite: the step is skipped; after a few in a row the run goes back, and
+        then gives up."""
         step = self.progress.step
         self.bad_in_a_row += 1
-        self.log.write(event="skipped", step=step, loss=repr(value))
-        self.watch.say(f"step {step}: the loss is {value}, so the step is skipped")
+        self.log.write(event="skipped", step=step, loss=repr(value), **({} if norm is None else {"norm": repr(norm)}))
+        what = f"the loss is {value}" if norm is None else f"the gradient's norm is {norm}"
+        self.watch.say(f"step {step}: {what}, so the step is skipped")
         if self.bad_in_a_row < self.config.stop_after_bad_steps:
             self.progress = replace(self.progress, step=step + 1)
             return True
         rollbacks = self.progress.rollbacks + 1
         if rollbacks > self.config.most_rollbacks:
             raise FloatingPointError(
-                f"the loss was not finite at {self.bad_in_a_row} steps in a row (the last is {step}) after "
-                f"{self.config.most_rollbacks} rollback(s); {self.folder} keeps the last good checkpoint: try a lower "
-                "learning rate, gradient clipping (clip_grad), or a longer warm-up"
+                f"the loss or its gradient was not finite at {self.bad_in_a_row} steps in a row (the last is {step}) "
+                f"after {self.config.most_rollbacks} rollback(s); {self.folder} keeps the last good checkpoint: try a "
+                "lower learning rate, gradient clipping (clip_grad), or a longer warm-up"
             )
         self._restore(cut_log=False)
         self.progress = replace(self.progress, rollbacks=rollbacks)
@@ -217,19 +259,21 @@ class _Loop:
         tensors = {"model": dict(self.model.state_dict()), "optimizer": optimizer_tensors(self.optimizer)}
         if self.average is not None:
             tensors["average"] = self.average.tensors
-        scaler = self.accelerator.scaler
         state = {
             "progress": asdict(self.progress),
             "log_bytes": self.log.size(),
-            "scaler": scaler and scaler.state_dict(),
+            "scaler": None if self.scaler is None else self.scaler.state_dict(),
         }
         self.checkpoints.save(Checkpoint(self.progress.step, tensors, state))
 
     def _restore(self, cut_log: bool = True) -> None:
         """The newest sound checkpoint; a new run begins with one. A rollback leaves in the log what led to it."""
         found = self.checkpoints.newest()
+        if found is None and not cut_log:
+            raise RuntimeError(f"no checkpoint in {self.folder} is sound, so the run cannot go back to one")
         if found is None:
             self.log.cut(0)
+            self.log.write(event="start", **self.plan.stated(self.accelerator.num_processes))
             self.accelerator.wait_for_everyone()
             self._save()
             return
@@ -237,15 +281,15 @@ class _Loop:
         restore_optimizer(self.optimizer, found.tensors["optimizer"])
         if self.average is not None:
             self.average.load(found.tensors["average"])
-        if self.accelerator.scaler is not None:
-            self.accelerator.scaler.load_state_dict(found.state["scaler"])
+        if self.scaler is not None:
+            self.scaler.load_state_dict(found.state["scaler"])
         self.progress = Progress(**found.state["progress"])
         self.bad_in_a_row = 0
         if cut_log:
             self.log.cut(found.state["log_bytes"])
 
 
-def _seed(*words: int) -> int:
+def _word(*words: int) -> int:
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> 1)
 
 

@@ -32,6 +32,7 @@ def step_gradients(
     """
     how = config.execution if isinstance(config, SuperformerConfig) else "auto"
     total = torch.zeros((), device=batch[0].device)
+    teaches = any(each.taught for each in passes)
     for part in range(config.accumulate):
         x, targets, *patch_targets = (tensor[part :: config.accumulate] for tensor in batch)
         taught: Tensor | None = None
@@ -46,10 +47,12 @@ def step_gradients(
                 # Soft labels are smoothed already, and a teacher's need no smoothing.
                 smoothing = 0.0 if goal.is_floating_point() else config.label_smoothing
                 loss = F.cross_entropy(logits, goal, label_smoothing=smoothing)
-            if taught is None:
+            if teaches and taught is None:
                 taught = torch.softmax(logits.detach(), dim=-1)
-            accelerator.backward(loss / config.accumulate)
-            total = total + loss.detach() / config.accumulate
+            if config.accumulate > 1:
+                loss = loss / config.accumulate
+            (loss if accelerator.scaler is None else accelerator.scaler.scale(loss)).backward()
+            total += loss.detach()
     return total
 
 

@@ -10,7 +10,7 @@ from vitruvius.costs import short
 from vitruvius.data import Augment, Data, Images
 from vitruvius.training.config import KINDS, RetrainConfig, Settings
 from vitruvius.training.feed import Label, Order
-from vitruvius.training.jobs import Job, job_of
+from vitruvius.training.jobs import Job, check_early, job_of
 from vitruvius.training.labels import augment_of, label_of, plain
 from vitruvius.training.optim import peak_rate
 from vitruvius.training.run import load_data
@@ -35,6 +35,23 @@ class Plan:
     @property
     def steps(self) -> int:
         return self.config.epochs * self.order.steps_per_epoch
+
+    def stated(self, processes: int) -> dict[str, Any]:
+        """What several processes come to together, for the log."""
+        batch = self.config.batch_size
+        return {
+            "processes": processes,
+            "batch_size": batch,
+            "images_at_once": batch // processes // self.config.accumulate,
+            "learning_rate": peak_rate(self.config),
+            "steps": self.steps,
+        }
+
+    def headline(self, processes: int) -> str:
+        shown = self.summary(processes)
+        return f"{shown['kind']} on {shown['data']}: {shown['steps']} steps; batch {shown['batch']}; learning rate " + (
+            f"{shown['learning rate']}; {shown['MACs of the run']} MACs in all"
+        )
 
     def summary(self, processes: int = 1) -> dict[str, Any]:
         """For people, and for `--dry-run --json`."""
@@ -72,6 +89,7 @@ def make_plan(config: Settings, processes: int = 1) -> Plan:
             config.batch_size,
             f"{parts} x n",
         )
+    check_early(config)
     data = load_data(config)
     images = data.search.whole() if isinstance(config, RetrainConfig) and config.whole else data.search.train
     order = Order(len(images), config.batch_size, config.seed, config.repeated_augmentation)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
+import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -19,7 +21,16 @@ from vitruvius.superformer import Superformer
 from vitruvius.training import _weights
 from vitruvius.training.config import KINDS, Settings, read_config
 
-__all__ = ["Run", "load_data", "open_run", "start_folder"]
+__all__ = [
+    "Run",
+    "arch_of_run",
+    "begin_folder",
+    "load_data",
+    "open_run",
+    "read_record",
+    "start_folder",
+    "versions",
+]
 
 VERSION = 1
 RECORD, FINAL, RESULT = "run.json", "final", "result.json"
@@ -40,30 +51,53 @@ def start_folder(folder: Path, config: Settings, data: Data, job: dict[str, Any]
         "config": config.model_dump(mode="json"),
         "data": data.summary(),
         "job": job,
-        "versions": {name: version(name) for name in ("vitruvius", "torch", "timm", "numpy")}
-        | {"python": platform.python_version()},
+        "versions": versions(),
     }
+    begin_folder(folder, record)
+
+
+def versions() -> dict[str, str]:
+    """Of what a run stands on."""
+    found = {name: version(name) for name in ("vitruvius", "torch", "timm", "numpy")}
+    return found | {"python": platform.python_version()}
+
+
+def begin_folder(folder: Path, record: dict[str, Any], free: Collection[str] = _FREE) -> None:
+    """Writes the record of a new run of any kind; an old one must be the same but for what is free."""
     record = json.loads(json.dumps(record))
+    for unborn in folder.glob(f"{RECORD}.*.partial"):  # killed at its very start
+        unborn.unlink()
     if (folder / RECORD).exists():
-        _check_same(_flat(_read(folder)), _flat(record), folder)
+        _drop_partial(folder)
+        _check_same(_flat(read_record(folder), free), _flat(record, free), folder)
     elif folder.exists() and any(folder.iterdir()):
         refuse("a run needs a folder of its own", str(folder), "a new folder, or one that this command has begun")
     else:
         write_json(folder / RECORD, record)
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def _drop_partial(folder: Path) -> None:
+    """Removes what a killed run was writing when it was killed."""
+    for place in folder.rglob("*.partial"):
+        if place.is_dir():
+            shutil.rmtree(place)
+        else:
+            place.unlink(missing_ok=True)
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """The record of a run of any kind that this house makes, and no other's."""
     try:
         record = json.loads((folder / RECORD).read_text())
     except (OSError, json.JSONDecodeError) as error:
         refuse(f"a run's record cannot be read ({error})", str(folder), "the folder of a training run")
-    return require_keys(f"the record of {folder}", record, _KEYS)
+    return require_keys(f"the record of {folder}", record, _KEYS, ("command",))
 
 
-def _flat(record: dict[str, Any]) -> dict[str, Any]:
+def _flat(record: dict[str, Any], free: Collection[str]) -> dict[str, Any]:
     config = {f"config.{key}": value for key, value in record["config"].items()}
     flat = {**{key: value for key, value in record.items() if key != "config"}, **config}
-    return {key: value for key, value in flat.items() if key not in _FREE}
+    return {key: value for key, value in flat.items() if key not in free}
 
 
 def _check_same(theirs: dict[str, Any], ours: dict[str, Any], folder: Path) -> None:
@@ -101,28 +135,46 @@ class Run:
 
     def superformer(self) -> Superformer:
         """Its superformer, for evaluation."""
-        self._require("superformer")
+        self.require("superformer")
         return Superformer.load(self.folder / FINAL).eval()
 
     def model(self) -> Backbone:
         """Its network, for evaluation."""
-        self._require("retrain", "finetune")
+        self.require("retrain", "finetune")
         return _weights.read(self.folder / FINAL).eval()
 
     @property
     def arch(self) -> Arch:
-        self._require("retrain", "finetune")
+        self.require("retrain", "finetune")
         return Arch.from_dict(self.record["job"]["arch"])
 
-    def _require(self, *kinds: str) -> None:
+    def require(self, *kinds: str) -> None:
         if self.kind not in kinds:
             refuse(f"the run in {str(self.folder)!r} is of another kind", self.kind, " or ".join(kinds))
+
+
+def arch_of_run(folder: str | Path) -> Arch:
+    """The network that a run trained, or the best one that a search found (in its result as "best" or "arch")."""
+    place = Path(folder)
+    record = read_record(place)
+    match record["kind"]:
+        case "superformer":
+            refuse("a superformer is many networks", str(folder), "one of them, with the run as `superformer`")
+        case "retrain" | "finetune":
+            return Arch.from_dict(record["job"]["arch"])
+    try:
+        result = json.loads((place / RESULT).read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        refuse(f"a run's result cannot be read ({error})", str(folder), "the folder of a finished run")
+    best = result.get("best", result)
+    found = best.get("arch", best) if isinstance(best, dict) else best
+    return Arch.from_dict(found)
 
 
 def open_run(folder: str | Path) -> Run:
     """The finished run in a folder."""
     place = Path(folder)
-    record = _read(place)
+    record = read_record(place)
     if record["version"] != VERSION:
         refuse("unknown version of a run's record", record["version"], VERSION)
     require_choice("kind of run", record["kind"], KINDS.values())
