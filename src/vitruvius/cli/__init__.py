@@ -6,6 +6,7 @@ from vitruvius.cli import (  # noqa: F401 - importing a module registers its com
     _evolve,
     _house,
     _recipes,
+    _run,
     _search,
     _train,
 )

@@ -77,7 +77,7 @@ def choose(config: JourneyConfig, data: Data) -> Choices:
     seeded = {**own, "seed": config.seed}
     superformer: dict[str, Any] | None = None
     evolve: dict[str, Any] | None = None
-    if recipe is not None or nano and next(iter(method.spaces.values())) is not None:
+    if recipe is not None or (nano and next(iter(method.spaces.values())) is not None):
         superformer = {**_training("superformer", nano, recipe, method.structure, data, config), **seeded}
         if method.aligned and (aligned := _aligned(budget, space, counting)) is not None:
             superformer["budget"] = aligned

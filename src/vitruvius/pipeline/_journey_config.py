@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from vitruvius.arch import require_choice
 from vitruvius.costs import Budget
 from vitruvius.pipeline.methods import METHODS
-from vitruvius.training.config import read_as, read_yaml
+from vitruvius.training.config import read_yaml, validated
 
 __all__ = ["PHASES", "JourneyConfig", "Phase", "read_journey_config"]
 
@@ -30,7 +30,7 @@ class JourneyConfig(BaseModel):
     in_chans: int | None = Field(default=None, ge=1)
     img_size: int | None = Field(default=None, ge=1)
     """The images' own side if they are small and all alike, else 224."""
-    val: float | int = 0.1
+    val: float | int = 0.2
     """Held out of the training images for the search: a share, or a number of images per class."""
     split_seed: int = Field(default=0, ge=0)
     budget: str | None = None
@@ -61,7 +61,9 @@ class JourneyConfig(BaseModel):
 def read_journey_config(given: Mapping[str, Any] | str | Path) -> JourneyConfig:
     """A configuration from a mapping or a YAML file."""
     values = dict(given) if isinstance(given, Mapping) else read_yaml(Path(given))
-    config = read_as(JourneyConfig, "run", values)
+    for key in values:
+        require_choice("key of a run's configuration", key, JourneyConfig.model_fields)
+    config = validated(JourneyConfig, "run", values)
     require_choice("method", config.method, METHODS)
     if config.budget is not None:
         Budget.of(config.budget)

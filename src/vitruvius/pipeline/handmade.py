@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from vitruvius import costs
-from vitruvius.arch import Arch, Block, ImageSize, Patch, Stage, image_shape, refuse
+from vitruvius.arch import MOST, Arch, Block, ImageSize, Patch, Stage, image_shape, refuse
 
 __all__ = ["hand_made", "patch_for"]
 
@@ -47,7 +47,7 @@ def hand_made(macs: float, *, patch: int, img_size: ImageSize, num_classes: int,
         least = cost(1, _STEP, _STEP * _RATIO)
         refuse("no network of DeiT's shape is so small", f"{macs:,.0f} MACs", f"{least:,} MACs or more")
     _, depth, dim = best
-    return _deit(patch, depth, dim, _largest(lambda mlp: cost(depth, dim, mlp) <= macs))
+    return _deit(patch, depth, dim, _largest(lambda mlp: mlp <= MOST and cost(depth, dim, mlp) <= macs))
 
 
 def _largest(fits: Callable[[int], bool]) -> int:

@@ -28,13 +28,13 @@ from rich.console import Console
 from vitruvius import costs
 from vitruvius.arch import Arch, refuse
 from vitruvius.costs.latency import Setting, measure
-from vitruvius.data import Data, load
+from vitruvius.data import load
 from vitruvius.files import replace_file, write_json
 from vitruvius.pipeline._choices import Choices, choose, load_space
 from vitruvius.pipeline._journey_config import PHASES, JourneyConfig, Phase, read_journey_config
 from vitruvius.pipeline.attention import attention_summary
 from vitruvius.pipeline.evolve_config import EvolveSpaceConfig, read_evolve_config
-from vitruvius.pipeline.evolve_space import evolve_space, space_folder
+from vitruvius.pipeline.evolve_space import evolve_space
 from vitruvius.pipeline.handmade import hand_made, patch_for
 from vitruvius.pipeline.search import SearchConfig, open_search, read_search_config, search
 from vitruvius.search import Trial
@@ -76,7 +76,7 @@ class Journey:
         if self.choices.evolve is not None:
             _without_space(self.choices.evolve)
         self.search_settings()
-        self.retrain_config(hand_made(1e12, patch=1, img_size=1, num_classes=1))
+        self.retrain_config(load_space(self.choices.space).smallest)
 
     # -- the phases' configurations --------------------------------------------------------------------------------
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Any
 
 from vitruvius import recipes
@@ -21,6 +20,8 @@ _STRUCTURE = (
     "strategy", "sharing", "private", "archs_per_step", "release_until", "random_archs", "distill", "token_labeling"
 )  # fmt: skip
 """The settings of a superformer's training that make it a method's, at any size of images."""
+_LABELS = ("mixup", "cutmix")
+"""And what token labels are made of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +35,6 @@ class Method:
     """Its recipe."""
     retrain: Mapping[float, str]
     """Recipes, by the MACs up to which they are for."""
-    own: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """Where a superformer's training differs from its recipe."""
     aligned: bool = False
     """Whether networks are sampled so that their mean cost is the budget (ViTAS)."""
     evolves: bool = False
@@ -46,7 +45,8 @@ class Method:
         """Of the superformer's training, what does not depend on the size of images."""
         recipe = next(iter(self.spaces.values()))
         settings = {} if recipe is None else recipes.load(recipe, "superformer").settings
-        return {key: settings[key] for key in _STRUCTURE if key in settings} | dict(self.own)
+        labels = _LABELS if settings.get("token_labeling", "off") != "off" else ()
+        return {key: settings[key] for key in (*_STRUCTURE, *labels) if key in settings}
 
     def retrain_recipe(self, macs: float) -> str:
         return next(recipe for most, recipe in self.retrain.items() if macs <= most)
@@ -62,7 +62,7 @@ METHODS.add(
         nano="vitas-nano",
         search="s3-search",
         retrain={math.inf: "vitas-v2-deit-retrain"},
-        own={"strategy": "sandwich"},
+        aligned=True,
     ),
 )
 METHODS.add(

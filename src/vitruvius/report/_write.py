@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vitruvius.arch import Arch
 from vitruvius.files import replace_file
-from vitruvius.report import _sections
+from vitruvius.report import _search, _sections
 from vitruvius.report._page import Section, page
 from vitruvius.report._png import figure_png
 from vitruvius.report._read import Contents, read_contents
@@ -16,8 +16,10 @@ __all__ = ["write_report"]
 
 _SECTIONS = (
     _sections.summary,
+    _search.searches,
     _sections.health,
     _sections.retraining,
+    _search.inherited,
     _sections.latency,
     _sections.attention,
     _sections.provenance,
@@ -25,7 +27,7 @@ _SECTIONS = (
 
 
 def write_report(folder: str | Path, out: str | Path | None = None, pictures: bool = True) -> Path:
-    """Writes `report.html` into the run folder or another one, and the figures as PNGs into `report/`; the page's path."""
+    """Writes `report.html` into the run folder or another one, and its figures as PNGs into `report/`; its path."""
     contents = read_contents(folder)
     target = Path(folder) if out is None else Path(out)
     sections = [section for make in _SECTIONS if (section := make(contents)) is not None]

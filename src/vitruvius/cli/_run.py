@@ -1,0 +1,130 @@
+"""The whole journey, and its report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from vitruvius.arch import refuse
+from vitruvius.cli._common import AsJson, app, escape, show
+from vitruvius.cli._train import Set, settings_of
+
+_NESTED = ("superformer", "evolve", "search", "retrain")
+
+
+@app.command("run", epilog='Example: vitruvius run --data ./images --budget "latency<=5ms" --out runs/first')
+def run_command(
+    config: Annotated[str | None, typer.Argument(help="A YAML file of settings.", show_default=False)] = None,
+    data: Annotated[str | None, typer.Option(help="digits, a folder of images per class, idx:FOLDER, ...")] = None,
+    budget: Annotated[str | None, typer.Option(help='"latency<=5ms", "macs<=1.3G, params<=6M", ...')] = None,
+    method: Annotated[
+        str | None, typer.Option(help="vitruvius, vitas-v1, vitas-v2, s3, vit-resnas, tf-tas or autoformer.")
+    ] = None,
+    space: Annotated[str | None, typer.Option(help="A space's name, or a YAML file; else the method's own.")] = None,
+    img_size: Annotated[int | None, typer.Option(help="Pixels; else the images' own if small, or 224.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of everything random.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; the same command goes on with it.")] = None,
+    phase: Annotated[
+        str | None, typer.Option(help="Only this one: superformer, search, retrain, analysis or export.")
+    ] = None,
+    sets: Set = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and how long it may take.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Images and a budget in; the best network found, trained, exported, with a report. (--set search.images=500)"""
+    from vitruvius.arch import require_choice
+    from vitruvius.pipeline.journey import PHASES, Journey, read_journey_config
+
+    given = {"data": data, "budget": budget, "method": method, "space": space, "img_size": img_size, "seed": seed}
+    read = read_journey_config(_nested(settings_of(config, sets, **given)))
+    if phase is not None:
+        require_choice("phase", phase, PHASES)
+    if out is None and not dry_run:
+        refuse("a run needs a folder", "none", "--out runs/first, say (or --dry-run)")
+    journey = Journey(read, out or Path("runs/none"), quiet=as_json)
+    if not (out is not None and (out / "run.json").exists()) or dry_run:
+        _show_plan(journey, as_json and dry_run, quiet=as_json and not dry_run)
+    if dry_run:
+        return
+    assert out is not None
+    try:
+        result = journey.run(phase)  # type: ignore[arg-type]
+    except KeyboardInterrupt:
+        Console(stderr=True).print(f"\nstopped; the same command goes on from here in {out}")
+        raise SystemExit(130) from None
+    page = _report(out)
+    if as_json:
+        print(json.dumps(result, indent=1))
+        return
+    if result:
+        _show_result(result)
+    if page is not None:
+        Console().print(f"{page}", highlight=False, soft_wrap=True)
+
+
+def _nested(settings: dict[str, Any]) -> dict[str, Any]:
+    """`search.images: 500` is `search: {images: 500}`."""
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        group, dot, name = key.partition(".")
+        if dot and group in _NESTED:
+            found[group] = {**found.get(group, {}), name: value}
+        else:
+            found[key] = {**found[key], **value} if key in _NESTED and key in found else value
+    return found
+
+
+def _show_plan(journey: Any, as_json: bool, quiet: bool) -> None:
+    from vitruvius.pipeline._plan import plan_lines
+
+    if quiet:
+        return
+    lines = plan_lines(journey)
+    if as_json:
+        print(json.dumps(lines, indent=1))
+        return
+    table = Table(show_header=False, box=None)
+    for name, value in lines.items():
+        table.add_row(f"[bold]{name}[/]", escape(value))
+    Console().print(table)
+
+
+def _show_result(result: dict[str, Any]) -> None:
+    from vitruvius.costs import short, written
+
+    rows = []
+    for row in result["rows"]:
+        shown = {"network": row["name"], "test": f"{row['test']:.2f} %", "MACs": short(row["macs"])}
+        shown |= {"params": short(row["params"])}
+        if row["latency"] is not None:
+            shown["latency"] = written("latency", row["latency"])
+        rows.append(shown)
+    show(rows, False, right=("test", "MACs", "params", "latency"))
+
+
+def _report(out: Path) -> Path | None:
+    """The page, where there is a result to show and something to draw it with."""
+    from vitruvius.report import write_report
+
+    try:
+        return write_report(out)
+    except ValueError as error:
+        Console(stderr=True).print(f"no report: {escape(error)}", highlight=False, soft_wrap=True)
+        return None
+
+
+@app.command("report", epilog="Example: vitruvius report runs/first")
+def report_command(
+    run: Annotated[Path, typer.Argument(help="A run folder of any kind.")],
+    out: Annotated[Path | None, typer.Option(help="Where the page goes; into the run folder without it.")] = None,
+    pictures: Annotated[bool, typer.Option("--pictures/--no-pictures", help="Figures as PNGs beside it.")] = True,
+) -> None:
+    """Make one page of what a run did: accuracy against cost, drawings, health, attention, versions."""
+    from vitruvius.report import write_report
+
+    print(write_report(run, out, pictures))

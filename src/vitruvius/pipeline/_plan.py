@@ -1,0 +1,73 @@
+"""A journey's plan, for people: what will be done, why so, and how long it may take."""
+
+from __future__ import annotations
+
+from vitruvius.pipeline._choices import load_space
+from vitruvius.pipeline._estimate import estimate
+from vitruvius.pipeline.journey import Journey
+from vitruvius.pipeline.methods import METHODS
+
+__all__ = ["duration", "plan_lines"]
+
+
+def plan_lines(journey: Journey) -> dict[str, str]:
+    choices, summary = journey.choices, journey.data.summary()
+    method, why = METHODS[choices.method], choices.why
+    space = load_space(choices.space)
+    seconds = estimate(journey)
+    device = choices.latency["device"]
+    lines = {
+        "data": f"{summary['source']}: {summary['train']:,} images to train on, {summary['val']:,} to search on, "
+        f"{summary['test']:,} to test on, {summary['classes']} classes, split {summary['hash']}",
+        "pixels": _with(f"{choices.img_size}", why.get("pixels")),
+        "method": f"{choices.method} (paper: {method.paper})",
+        "space": _with(f"{space.name}, {space.networks:.3g} networks", why.get("space")),
+        "budget": _with(choices.budget, why.get("budget")),
+    }
+    if choices.superformer is not None:
+        config = journey.superformer_config()
+        aligned = f", mean cost {config.budget}" if config.budget else ""
+        lines["superformer"] = (
+            f"{config.strategy}, {config.sharing} sharing, private {', '.join(config.private) or 'nothing'}{aligned}, "
+            f"{config.epochs} epochs, batches of {config.batch_size}, recipe {config.recipe}: "
+            f"{duration(seconds['superformer'])}"
+        )
+    elif choices.evolve is not None:
+        evolution = journey.evolve_config()
+        lines["superformer"] = (
+            f"of {evolution.iterations + 1} spaces in turn, {evolution.archs:,} networks scored in each, then the "
+            f"search: {duration(seconds['superformer'])} and the search"
+        )
+    else:
+        lines["superformer"] = "none: networks are scored untrained"
+    if choices.evolve is None:
+        search = journey.search_settings()
+        on = "" if choices.superformer is None else f" on {search.images or summary['val']:,} images"
+        time = f": {duration(seconds['search'])}" if choices.superformer is not None else ""
+        lines["search"] = f"{search.searcher} (recipe {search.recipe}) for {', '.join(search.objectives)}{on}{time}"
+    retrain = journey.retrain_config(space.smallest)
+    networks = (
+        "the found network, a hand-made one of its cost, the best random one" if journey.config.compare else "one"
+    )
+    lines["retrain"] = (
+        f"{networks}: {retrain.epochs} epochs, recipe {retrain.recipe}: {duration(seconds['retrain'])} in all"
+    )
+    lines["export"] = "safetensors, timm's layout" + (", ONNX" if journey.config.onnx else "")
+    total = sum(seconds.values())
+    lines["time"] = f"about {duration(total)} on this {device}, from a few timed steps"
+    return lines
+
+
+def _with(value: str, reason: str | None) -> str:
+    return value if reason is None else f"{value} ({reason})"
+
+
+def duration(seconds: float) -> str:
+    """As people say it."""
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    minutes = seconds / 60
+    if minutes < 90:
+        return f"{minutes:.0f} min"
+    hours = minutes / 60
+    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days"
