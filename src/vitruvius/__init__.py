@@ -14,10 +14,24 @@ from vitruvius.costs import Budget
 from vitruvius.spaces import Space
 
 if TYPE_CHECKING:
+    from vitruvius import proxies as proxies
     from vitruvius.models import build as build
     from vitruvius.superformer import Superformer as Superformer
 
-__all__ = ["Arch", "Block", "Budget", "Patch", "Space", "Stage", "Superformer", "build", "costs", "spaces", "zoo"]
+__all__ = [
+    "Arch",
+    "Block",
+    "Budget",
+    "Patch",
+    "Space",
+    "Stage",
+    "Superformer",
+    "build",
+    "costs",
+    "proxies",
+    "spaces",
+    "zoo",
+]
 
 __version__ = "0.1.0"
 
@@ -25,7 +39,12 @@ __version__ = "0.1.0"
 _WITH_TORCH = {"build": "vitruvius.models", "Superformer": "vitruvius.superformer"}
 
 
+_ROOMS_WITH_TORCH = ("proxies",)
+
+
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS_WITH_TORCH:
+        return import_module(f"vitruvius.{name}")
     if name not in _WITH_TORCH:
         raise AttributeError(f"module 'vitruvius' has no attribute {name!r}")
     return getattr(import_module(_WITH_TORCH[name]), name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -20,7 +21,16 @@ from vitruvius.superformer import Superformer
 from vitruvius.training import _weights
 from vitruvius.training.config import KINDS, Settings, read_config
 
-__all__ = ["Run", "arch_of_run", "load_data", "open_run", "start_folder"]
+__all__ = [
+    "Run",
+    "arch_of_run",
+    "begin_folder",
+    "load_data",
+    "open_run",
+    "read_record",
+    "start_folder",
+    "versions",
+]
 
 VERSION = 1
 RECORD, FINAL, RESULT = "run.json", "final", "result.json"
@@ -41,15 +51,25 @@ def start_folder(folder: Path, config: Settings, data: Data, job: dict[str, Any]
         "config": config.model_dump(mode="json"),
         "data": data.summary(),
         "job": job,
-        "versions": {name: version(name) for name in ("vitruvius", "torch", "timm", "numpy")}
-        | {"python": platform.python_version()},
+        "versions": versions(),
     }
+    begin_folder(folder, record)
+    _drop_partial(folder)
+
+
+def versions() -> dict[str, str]:
+    """Of what a run stands on."""
+    found = {name: version(name) for name in ("vitruvius", "torch", "timm", "numpy")}
+    return found | {"python": platform.python_version()}
+
+
+def begin_folder(folder: Path, record: dict[str, Any], free: Collection[str] = _FREE) -> None:
+    """Writes the record of a new run of any kind; an old one must be the same but for what is free."""
     record = json.loads(json.dumps(record))
     for unborn in folder.glob(f"{RECORD}.*.partial"):  # killed at its very start
         unborn.unlink()
     if (folder / RECORD).exists():
-        _drop_partial(folder)
-        _check_same(_flat(_own(folder)), _flat(record), folder)
+        _check_same(_flat(read_record(folder), free), _flat(record, free), folder)
     elif folder.exists() and any(folder.iterdir()):
         refuse("a run needs a folder of its own", str(folder), "a new folder, or one that this command has begun")
     else:
@@ -65,25 +85,18 @@ def _drop_partial(folder: Path) -> None:
             place.unlink(missing_ok=True)
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def read_record(folder: Path) -> dict[str, Any]:
     try:
         record = json.loads((folder / RECORD).read_text())
     except (OSError, json.JSONDecodeError) as error:
         refuse(f"a run's record cannot be read ({error})", str(folder), "the folder of a training run")
-    if not isinstance(record, dict):
-        refuse("a run's record is a mapping", record, "what a run wrote")
-    return record
+    return require_keys(f"the record of {folder}", record, _KEYS)
 
 
-def _own(folder: Path) -> dict[str, Any]:
-    """The record of a training run, and no other's."""
-    return require_keys(f"the record of {folder}", _read(folder), _KEYS)
-
-
-def _flat(record: dict[str, Any]) -> dict[str, Any]:
+def _flat(record: dict[str, Any], free: Collection[str]) -> dict[str, Any]:
     config = {f"config.{key}": value for key, value in record["config"].items()}
     flat = {**{key: value for key, value in record.items() if key != "config"}, **config}
-    return {key: value for key, value in flat.items() if key not in _FREE}
+    return {key: value for key, value in flat.items() if key not in free}
 
 
 def _check_same(theirs: dict[str, Any], ours: dict[str, Any], folder: Path) -> None:
@@ -140,27 +153,27 @@ class Run:
 
 
 def arch_of_run(folder: str | Path) -> Arch:
-    """The network that a run trained, or the best one that a search found (in its result as "best" or "arch")."""
+    """The network that a run trained, or the best one that a search found ("best" in its result)."""
     place = Path(folder)
-    record = _read(place)
-    match record.get("kind"):
+    record = read_record(place)
+    match record["kind"]:
         case "superformer":
             refuse("a superformer is many networks", str(folder), "one of them, with the run as `superformer`")
         case "retrain" | "finetune":
-            return Arch.from_dict(_own(place)["job"]["arch"])
+            return Arch.from_dict(record["job"]["arch"])
     try:
         result = json.loads((place / RESULT).read_text())
     except (OSError, json.JSONDecodeError) as error:
         refuse(f"a run's result cannot be read ({error})", str(folder), "the folder of a finished run")
-    best = result.get("best", result)
-    found = best.get("arch", best) if isinstance(best, dict) else best
-    return Arch.from_dict(found)
+    if not isinstance(best := result.get("best"), dict):
+        refuse("this run found no network", str(folder), "the folder of a training or search run")
+    return Arch.from_dict(best["arch"])
 
 
 def open_run(folder: str | Path) -> Run:
     """The finished run in a folder."""
     place = Path(folder)
-    record = _own(place)
+    record = read_record(place)
     if record["version"] != VERSION:
         refuse("unknown version of a run's record", record["version"], VERSION)
     require_choice("kind of run", record["kind"], KINDS.values())

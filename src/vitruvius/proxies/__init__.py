@@ -1,0 +1,32 @@
+"""Training-free scores: one file a proxy, one signature for all."""
+
+from __future__ import annotations
+
+from vitruvius.proxies import snip  # noqa: F401 - importing a module registers its proxy
+from vitruvius.proxies._base import PROXIES, Batch, Floats, Measured, Needs, OneByOne, Proxy
+from vitruvius.proxies._candidate import Candidate, Trace
+from vitruvius.proxies._keyed import Keyed, keyed
+from vitruvius.proxies._score import best_first, chosen_proxies, measure, score, setting_of
+from vitruvius.proxies._setting import Setting
+from vitruvius.proxies.baselines import BASELINES
+
+__all__ = [
+    "BASELINES",
+    "PROXIES",
+    "Batch",
+    "Candidate",
+    "Floats",
+    "Keyed",
+    "Measured",
+    "Needs",
+    "OneByOne",
+    "Proxy",
+    "Setting",
+    "Trace",
+    "best_first",
+    "chosen_proxies",
+    "keyed",
+    "measure",
+    "score",
+    "setting_of",
+]
