@@ -11,7 +11,6 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vitruvius.arch import Arch, Block, Patch, Stage, grids_of, image_shape, width_follows
 from vitruvius.arrays import MIXERS, ArchArrays, IntArray, StageArrays
@@ -97,7 +96,9 @@ def parts_of_space(space: Space, img_size: Any) -> Rows:
     grids = [grids_of(space.family, patch, len(space.stages), img_size) for patch in patches]
     found: dict[str, list[tuple[int, ...]]] = {kind: [] for kind in FIELDS}
     configs = len(space.layout.combinations(-1))
-    dims = [space.stage_arrays(rows, s).dim.reshape(configs, -1) for s in stages for rows in [space.layout.full_rows(s)]]
+    dims = [
+        space.stage_arrays(rows, s).dim.reshape(configs, -1) for s in stages for rows in [space.layout.full_rows(s)]
+    ]
     for patch, grid in zip(patches, grids, strict=True):
         for dim in np.unique(dims[0]).tolist():
             found["entry"].append((patch.size, patch.stride, patch.stem, dim))
@@ -146,6 +147,7 @@ class Part:
     def _arch(self) -> Arch:
         """Tokens of one pixel each, so that the image is the token grid; the entry has real patches."""
         patch = Patch(size=1)
+        dims: tuple[int, ...]
         block: dict[str, Any] = {"heads": 1, "qk": 1, "v": 1, "mlp": 1}
         if self.kind == "entry":
             size, stride, stem, dim = self.row
