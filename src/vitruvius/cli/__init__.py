@@ -5,6 +5,7 @@ from __future__ import annotations
 from vitruvius.cli import (  # noqa: F401 - importing a module registers its commands
     _evolve,
     _house,
+    _latency,
     _recipes,
     _search,
     _train,
