@@ -4,8 +4,8 @@
 
 where a are the outputs of linear and convolution layers. In a convolutional network a place is a pixel. Here it is a
 token (in every window, where there are windows): what is pruned, and therefore judged, is a channel, wherever it is.
-L is the mean cross-entropy of a batch, as in the literature's comparisons, so that the score falls with the square of the
-batch size.
+L is the mean cross-entropy of a batch, as in the literature's comparisons; the score falls with the square of the batch
+size.
 """
 
 from __future__ import annotations
