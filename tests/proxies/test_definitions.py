@@ -25,9 +25,10 @@ OPTIONS = {"img_size": 16, "num_classes": 5, "in_chans": 2, "batch_size": 4, "se
 ALL = pytest.mark.parametrize("name", NANO_SPACES)
 
 
-def one(name: str) -> Arch:
+def one(name: str, which: int = 2) -> Arch:
+    """The smallest, the largest or a random one."""
     patch = 2 if name in ("s3-nano", "vitas-twins-nano") else 4
-    return some_archs(spaces.load(name, img_size=16, patch=patch), 3)[2]
+    return some_archs(spaces.load(name, img_size=16, patch=patch), 3)[which]
 
 
 def fresh(arch: Arch) -> nn.Module:
@@ -182,7 +183,7 @@ def test_naswot_and_regions_unit_by_unit(name: str) -> None:
 
 @ALL
 def test_tangent_kernel_against_torch_func(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    arch = one(name)
+    arch = one(name, 0)
     model = fresh(arch)
     weights = {n: p.detach() for n, p in matrices(model).items()}
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
@@ -194,7 +195,7 @@ def test_tangent_kernel_against_torch_func(name: str, monkeypatch: pytest.Monkey
     candidate = Candidate(arch, SETTING, frozenset({"units"}), 1)
     parts = te_nas.TeNas().of(candidate)
     assert parts["te_nas.ntk"] == pytest.approx(-math.log(values[-1] / values[0]))
-    monkeypatch.setattr(te_nas, "_MEMORY", 4 * 4 * 5000)  # several passes
+    monkeypatch.setattr(te_nas, "_MEMORY", 4 * 4 * jacobian.shape[1] // 3)  # several passes
     torch.testing.assert_close(tangent_kernel(Candidate(arch, SETTING)), expected, rtol=1e-4, atol=1e-4)
     score = vt.proxies.score("te_nas", arch, **OPTIONS)
     assert score == pytest.approx(sum(parts.values()))
@@ -220,10 +221,10 @@ def test_zen_puts_the_trunks_scale_back() -> None:
     from vitruvius.proxies.zen import _features
 
     model = network(without_blocks("swin"), SETTING, "normal")
-    here, before = _features(model, SETTING.images)
     with torch.no_grad():
+        here, before = _features(model, SETTING.images)
         model.patch_embed.weight.mul_(7)
-    there, after = _features(model, SETTING.images)
+        there, after = _features(model, SETTING.images)
     torch.testing.assert_close(here, there, rtol=1e-3, atol=1e-3)
     assert float(after - before) == pytest.approx(math.log(7), rel=1e-3)
 

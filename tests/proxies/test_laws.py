@@ -32,7 +32,7 @@ def test_the_laws(proxy: str, name: str) -> None:
 @pytest.mark.parametrize("proxy", PROXIES)
 @pytest.mark.parametrize("options", [{"img_size": (16, 32), "in_chans": 3}, {"img_size": 32, "num_classes": 1}])
 def test_any_image_size_and_class_count(proxy: str, options: dict) -> None:
-    archs = some_archs(small("vitas-nano"), 3)
+    archs = some_archs(small("autoformer-nano"), 3)
     scores = vt.proxies.score(proxy, archs, **{**SMALL, **options})
     if options.get("num_classes") == 1 and PROXIES[proxy].needs.labels:
         assert scores == [0.0] * 3  # one class is always right: the loss has no gradient
@@ -109,12 +109,11 @@ def test_networks_start_as_build_starts_them(name: str) -> None:
     theirs = vt.build(space.largest, num_classes=5, img_size=16, seed=0).eval()
     assert {n: b.shape for n, b in ours.state_dict().items()} == {n: b.shape for n, b in theirs.state_dict().items()}
     for (place, mine), other in zip(ours.named_parameters(), theirs.parameters(), strict=True):
-        if other.std() == 0 or other.numel() == 1:
+        if other.unique().numel() == 1:
             assert torch.equal(mine, other), place
         elif other.numel() > 500:
-            assert mine.std() == pytest.approx(other.std(), rel=0.15), place
-    for mine, other in zip(ours.buffers(), theirs.buffers(), strict=True):
-        assert torch.equal(mine, other)
+            assert float(mine.detach().std()) == pytest.approx(float(other.detach().std()), rel=0.15), place
+    assert all(torch.equal(mine, other) for mine, other in zip(ours.buffers(), theirs.buffers(), strict=True))
 
 
 def test_two_architectures_start_with_equal_slices() -> None:
