@@ -14,7 +14,7 @@ from vitruvius.arch import Arch, refuse
 from vitruvius.search._breeding import Breeder
 from vitruvius.search._domain import Domain
 from vitruvius.search._pool import Pool
-from vitruvius.search._trial import Objective, Trial, objectives_of
+from vitruvius.search._trial import Objective, Trial, objectives_of, values_of
 
 __all__ = ["Candidate", "Searcher", "require_number"]
 
@@ -124,11 +124,10 @@ class Searcher(ABC):
         return self._ordered(self._told.values())
 
     def best(self) -> Trial | None:
-        """The trial with the best first objective."""
+        """The trial with the best first objective; of equal ones that with the best second, and so on."""
         complete = [trial for trial in self.told if trial.complete]
-        first = self.objectives[0]
-        sign = 1 if first.maximise else -1
-        return max(complete, key=lambda trial: sign * trial.value(first.name), default=None)
+        values = values_of(complete, self.objectives).tolist()
+        return complete[min(range(len(complete)), key=lambda i: values[i])] if complete else None
 
     def population(self) -> list[Trial]:
         """What the next generation would be made from; the best first where there is one objective."""

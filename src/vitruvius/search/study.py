@@ -38,7 +38,7 @@ class Study:
     """The trials of one search, in a storage that may have others.
 
     record: what decides the search (space, budget, split, seed, settings), as plain data with names as keys. A study
-        that was begun with another one is refused.
+        that was begun with another one is refused. Without, a study that is there is opened, to be read.
     """
 
     def __init__(
@@ -48,17 +48,19 @@ class Study:
         *,
         space: Space,
         objectives: Sequence[Objective],
-        record: Mapping[str, Any],
+        record: Mapping[str, Any] | None = None,
     ) -> None:
         self.name, self.space, self.objectives = name, space, tuple(objectives)
         self._distributions = {gene.name: CategoricalDistribution(gene.choices) for gene in space.layout.genes}
-        plain = json.loads(json.dumps(dict(record)))
+        plain = None if record is None else json.loads(json.dumps(dict(record)))
         with _quiet():
             self._storage = open_storage(storage)
             known = {study.study_name: study for study in self._storage.get_all_studies()}
             if name in known:
                 self._id = known[name]._study_id
                 self._check(known[name].user_attrs.get(_RECORD), plain)
+            elif plain is None:
+                refuse("the storage has no study of this name", name, ", ".join(known) or "none")
             else:
                 ways = [StudyDirection.MAXIMIZE if o.maximise else StudyDirection.MINIMIZE for o in self.objectives]
                 self._id = self._storage.create_new_study(ways, name)
@@ -67,7 +69,9 @@ class Study:
                 names = [str(objective) for objective in self.objectives]
                 self._storage.set_study_system_attr(self._id, "study:metric_names", names)
 
-    def _check(self, theirs: Any, ours: Mapping[str, Any]) -> None:
+    def _check(self, theirs: Any, ours: Mapping[str, Any] | None) -> None:
+        if ours is None:
+            return
         if theirs is None:
             # Either no study of ours, or one that was killed before it had a record, and then has no trials.
             if self._storage.get_n_trials(self._id):

@@ -97,7 +97,9 @@ def parts_of_space(space: Space, img_size: Any) -> Rows:
     grids = [grids_of(space.family, patch, len(space.stages), img_size) for patch in patches]
     found: dict[str, list[tuple[int, ...]]] = {kind: [] for kind in FIELDS}
     configs = len(space.layout.combinations(-1))
-    dims = [space.stage_arrays(rows, s).dim.reshape(configs, -1) for s in stages for rows in [space.layout.full_rows(s)]]
+    dims = [
+        space.stage_arrays(rows, s).dim.reshape(configs, -1) for s in stages for rows in [space.layout.full_rows(s)]
+    ]
     for patch, grid in zip(patches, grids, strict=True):
         for dim in np.unique(dims[0]).tolist():
             found["entry"].append((patch.size, patch.stride, patch.stem, dim))
