@@ -17,6 +17,7 @@ from vitruvius.arch import Arch, refuse
 from vitruvius.correlation import RESAMPLES, Band, Correlation, Floats, correlate, size_bands
 from vitruvius.files import write_json
 from vitruvius.pipeline._measuring import Scores, measured_scores
+from vitruvius.pipeline.search import open_search
 from vitruvius.proxies import BASELINES
 from vitruvius.training.run import RESULT, begin_folder, versions
 
@@ -34,7 +35,7 @@ class Known:
     archs: list[Arch]
     accuracies: Floats
     counting: dict[str, Any]
-    """What a search run knows of image size and classes."""
+    """What a search's run knows: image size, classes, channels."""
 
 
 def known_of(source: str | Path, accuracy: str = _CLAIM) -> Known:
@@ -46,9 +47,10 @@ def known_of(source: str | Path, accuracy: str = _CLAIM) -> Known:
     """
     place = Path(source)
     if place.is_dir():
-        from vitruvius.pipeline.trials import trials_of_run
-
-        rows, counting = trials_of_run(place)
+        run = open_search(place)
+        rows = [trial.to_dict() for trial in run.trials if trial.complete]
+        counting = {key: run.record["job"][key] for key in ("img_size", "num_classes", "in_chans")}
+        counting["img_size"] = tuple(counting["img_size"])
     elif place.suffix.lower() in (".csv", ".jsonl", ".json") and place.exists():
         rows, counting = list(_rows(place)), {}
     else:
@@ -188,5 +190,3 @@ def rank_proxies(
     if folder is not None:
         write_json(folder / RESULT, result.to_dict())
     return result
-
-
