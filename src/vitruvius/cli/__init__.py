@@ -7,6 +7,7 @@ from vitruvius.cli import (  # noqa: F401 - importing a module registers its com
     _house,
     _latency,
     _recipes,
+    _score,
     _search,
     _train,
 )
