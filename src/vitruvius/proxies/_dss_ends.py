@@ -34,8 +34,10 @@ class Ends:
     def _tokens(self, dim: int, size: int, grid: tuple[int, int]) -> Tensor:
         """(T, dim): the class token, and the mean patch."""
         parameter = self.network.parameter
-        filters = parameter("patch_embed.weight", (dim, self.network.in_chans, size, size))
-        patch = filters.flatten(1).contiguous().sum(1) + parameter("patch_embed.bias", (dim,))
+        shape = (dim, self.network.in_chans, size, size)
+        inputs = self.network.in_chans * size**2
+        patch = parameter("patch_embed.weight", shape, inputs).flatten(1).contiguous().sum(1)
+        patch = patch + parameter("patch_embed.bias", (dim,), inputs)
         first = int(self.first.class_token)
         places = None
         if "absolute" in self.first.positions:

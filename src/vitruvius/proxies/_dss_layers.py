@@ -142,8 +142,15 @@ def saliency(left_BTO: Tensor, right_BTI: Tensor, positive_OI: Tensor) -> Tensor
     """
     if left_BTO.shape[1] == 1:
         return (left_BTO.abs() * product(right_BTI.abs(), positive_OI.T)).sum((1, 2))
-    weight = left_BTO.square().sum(-1) * right_BTI.square().sum(-1)
-    first = (weight[:, 0] >= weight[:, 1])[:, None, None]
-    left, right = (torch.where(first, x, x.flip(1)) for x in (left_BTO, right_BTI))
-    left, right = left * left[:, :1].sign(), right * right[:, :1].sign()
+    lengths = [torch.linalg.vector_norm(x, dim=-1) for x in (left_BTO, right_BTI)]
+    weight = lengths[0] * lengths[1]
+    first = weight[:, 0] >= weight[:, 1]
+    left, right = (_signed_by(x, first) for x in (left_BTO, right_BTI))
     return (left * product(right, positive_OI.T)).sum(-1).sum(-1)
+
+
+def _signed_by(x_BTC: Tensor, first: Tensor) -> Tensor:
+    """Times the signs of the first or of the second token."""
+    if first.any() and not first.all():
+        return x_BTC * torch.where(first[:, None], x_BTC[:, 0], x_BTC[:, 1]).sign().unsqueeze(1)
+    return x_BTC * x_BTC[:, 0 if first.any() else 1].sign().unsqueeze(1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -26,8 +26,13 @@ from vitruvius.proxies._dss_norms import NuclearNorms, nuclear_of_products
 
 __all__ = ["Collapsed", "Tensors"]
 
-Tensors = Callable[[str, tuple[int, ...]], Tensor]
-"""A parameter's start by name and shape: the leading part of what all architectures share."""
+
+class Tensors(Protocol):
+    """Gives a parameter's start, the leading part of what all architectures share; in float32, not to be written to."""
+
+    def __call__(self, name: str, shape: tuple[int, ...], inputs: int = 0) -> Tensor:
+        """inputs: of a convolution's weight or bias, the inputs of one filter."""
+        ...
 
 
 LAYERS = {
@@ -57,6 +62,13 @@ class BlockWeights:
 
     def weight(self, layer: str, rows: int, columns: int) -> Tensor:
         return self(f"{layer}.weight", LAYERS[layer], rows, columns)
+
+    def positive(self, layer: str, rows: int, columns: int) -> Tensor:
+        """The weight without its signs."""
+        if (key := f"{layer}.positive") not in self.kept:
+            self.weight(layer, rows, columns)
+            self.kept[key] = self.kept[f"{layer}.weight"].abs()
+        return self.kept[key][:rows, :columns]
 
     def bias(self, layer: str, rows: int) -> Tensor:
         return self(f"{layer}.bias", LAYERS[layer][:1], rows)
@@ -116,9 +128,10 @@ class Collapsed:
         self.tile = tile_rows(device) // self.tokens
         self.scores = torch.zeros(len(columns), dtype=torch.float64, device=device)
 
-    def parameter(self, name: str, shape: tuple[int, ...]) -> Tensor:
+    def parameter(self, name: str, shape: tuple[int, ...], inputs: int = 0) -> Tensor:
         """As the variant has it, in float64."""
-        return self.variant.prepared(name, self.tensors(name, shape)).to(device=self.device, dtype=torch.float64)
+        tensor = self.variant.prepared(name, self.tensors(name, shape, inputs))
+        return tensor.to(device=self.device, dtype=torch.float64)
 
     def run(self) -> Tensor:
         """(n,): the scores."""
@@ -168,7 +181,9 @@ class Collapsed:
         """Adds what attention gives to the candidates of a group."""
         dim, qk, v = group.key
         normed = self._normed(x, group, weights, "norm1")
-        inputs = [weights.linear(f"attn.{layer}", normed.out, wide) for layer, wide in zip("qkv", (qk, qk, v), strict=True)]
+        inputs = [
+            weights.linear(f"attn.{layer}", normed.out, wide) for layer, wide in zip("qkv", (qk, qk, v), strict=True)
+        ]
         mixed, parts = torch.empty_like(inputs[2]), []
         members = group.candidates.cpu().numpy()
         columns = self.columns
@@ -239,7 +254,7 @@ class Collapsed:
         if self.variant.saliency == "signed":
             terms = (pulled * right).sum(-1).sum(-1)
         else:
-            positive = weights.weight(layer, left.shape[-1], right.shape[-1]).abs()
+            positive = weights.positive(layer, left.shape[-1], right.shape[-1])
             terms = saliency(left, right, positive)
         group.add(self.scores, terms)
 
