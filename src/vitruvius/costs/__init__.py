@@ -14,13 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vitruvius.arch import Arch, ImageSize, refuse
-from vitruvius.costs._budget import METRICS, Budget, short
+from vitruvius.costs._budget import COUNTED, MEASURED, METRICS, Budget, short, written
 from vitruvius.costs._closed_form import Cost, FamilyCost, blocks_cost, cost_of_archs, cost_of_arrays
 
 if TYPE_CHECKING:
     from vitruvius.spaces import Space
 
 __all__ = [
+    "COUNTED",
+    "MEASURED",
     "METRICS",
     "Budget",
     "Cost",
@@ -31,6 +33,7 @@ __all__ = [
     "macs",
     "params",
     "short",
+    "written",
 ]
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vitruvius.arch import FAMILIES, Arch, Block, ImageSize, Stage, image_shape, refuse, require_choice, token_grids
 from vitruvius.arrays import MIXERS, ArchArrays, IntArray, StageArrays
-from vitruvius.costs import METRICS, Budget, check_counting
+from vitruvius.costs import COUNTED, Budget, check_counting
 from vitruvius.spaces._budget import BudgetSampler, prepared_sampler, require_count
 from vitruvius.spaces._count import count
 from vitruvius.spaces._declaration import Choices, Declaration, changed, dimension_names, mlp_width
@@ -346,7 +346,8 @@ class Space(Declaration):
         img_size: the space's own unless said otherwise; identity: see `sample_vectors`.
         """
         _check_probability("the identity probability", identity)
-        return prepared_sampler(self, Budget.of(budget), self._counting(img_size, num_classes, in_chans), identity)
+        counted = Budget.of(budget).only_counted("sampling within a budget")
+        return prepared_sampler(self, counted, self._counting(img_size, num_classes, in_chans), identity)
 
     def _counting(self, img_size: ImageSize | None, num_classes: int, in_chans: int) -> Counting:
         check_counting(num_classes, in_chans)
@@ -356,7 +357,7 @@ class Space(Declaration):
         self, metric: str, *, img_size: ImageSize | None = None, num_classes: int = 1000, in_chans: int = 3
     ) -> tuple[int, int]:
         """The least and the most "params" or "macs" that a network of the space has, exactly."""
-        require_choice("metric", metric, METRICS)
+        require_choice("metric", metric, COUNTED)
         least, most = CostParts(self, self._counting(img_size, num_classes, in_chans)).extremes(metric)
         return int(least), int(most)
 
@@ -370,7 +371,7 @@ class Space(Declaration):
         in_chans: int = 3,
     ) -> float:
         """The mean "params" or "macs" of the networks that `sample` draws, exactly."""
-        require_choice("metric", metric, METRICS)
+        require_choice("metric", metric, COUNTED)
         return MeanCost(self, metric, self._counting(img_size, num_classes, in_chans))(identity)
 
     def identity_for(
@@ -385,7 +386,8 @@ class Space(Declaration):
 
         Of a window it is the middle, of an open one the end (ViTAS v1, Section 4.3).
         """
-        return identity_for(self, Budget.of(budget), self._counting(img_size, num_classes, in_chans))
+        counted = Budget.of(budget).only_counted("budget-aligned sampling")
+        return identity_for(self, counted, self._counting(img_size, num_classes, in_chans))
 
     # -- counting --------------------------------------------------------------------------------------------------
 

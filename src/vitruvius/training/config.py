@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from vitruvius import recipes
 from vitruvius.arch import refuse, require_choice
 
-__all__ = ["FinetuneConfig", "RetrainConfig", "Settings", "SuperformerConfig", "read_config", "read_yaml"]
+__all__ = ["FinetuneConfig", "RetrainConfig", "Settings", "SuperformerConfig", "read_config", "read_yaml", "validated"]
 
 
 class Settings(BaseModel):
@@ -147,6 +147,7 @@ class FinetuneConfig(Settings):
 
 
 ConfigT = TypeVar("ConfigT", bound=Settings)
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 KINDS: dict[type[Settings], recipes.Kind] = {
     SuperformerConfig: "superformer",
@@ -163,16 +164,21 @@ def read_config(kind: type[ConfigT], given: Mapping[str, Any] | str | Path) -> C
     settings: dict[str, Any] = {}
     if values.get("recipe") is not None:
         settings = recipes.load(values["recipe"], KINDS[kind]).settings
+    return validated(kind, KINDS[kind], {**settings, **values})
+
+
+def validated(kind: type[ModelT], name: str, values: Mapping[str, Any]) -> ModelT:
+    """A configuration of any kind, or one line on the first thing that is wrong with it."""
     try:
-        return kind(**{**settings, **values})
+        return kind(**values)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         value = "nothing" if first["type"] == "missing" else first["input"]
-        refuse(f"{where} of a {KINDS[kind]} configuration: {first['msg'].lower()}", value, _allowed(kind, where))
+        refuse(f"{where} of a {name} configuration: {first['msg'].lower()}", value, _allowed(kind, where))
 
 
-def _allowed(kind: type[Settings], where: str) -> str:
+def _allowed(kind: type[BaseModel], where: str) -> str:
     field = kind.model_fields.get(where.split(".")[0])
     return "the keys of the configuration" if field is None else str(field.annotation).replace("typing.", "")
 

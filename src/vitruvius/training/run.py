@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -19,7 +20,7 @@ from vitruvius.superformer import Superformer
 from vitruvius.training import _weights
 from vitruvius.training.config import KINDS, Settings, read_config
 
-__all__ = ["Run", "load_data", "open_run", "start_folder"]
+__all__ = ["Run", "begin_folder", "load_data", "open_run", "read_record", "start_folder", "versions"]
 
 VERSION = 1
 RECORD, FINAL, RESULT = "run.json", "final", "result.json"
@@ -40,19 +41,29 @@ def start_folder(folder: Path, config: Settings, data: Data, job: dict[str, Any]
         "config": config.model_dump(mode="json"),
         "data": data.summary(),
         "job": job,
-        "versions": {name: version(name) for name in ("vitruvius", "torch", "timm", "numpy")}
-        | {"python": platform.python_version()},
+        "versions": versions(),
     }
+    begin_folder(folder, record)
+
+
+def versions() -> dict[str, str]:
+    """Of what a run stands on."""
+    found = {name: version(name) for name in ("vitruvius", "torch", "timm", "numpy")}
+    return found | {"python": platform.python_version()}
+
+
+def begin_folder(folder: Path, record: dict[str, Any], free: Collection[str] = _FREE) -> None:
+    """Writes the record of a new run of any kind; an old one must be the same but for what is free."""
     record = json.loads(json.dumps(record))
     if (folder / RECORD).exists():
-        _check_same(_flat(_read(folder)), _flat(record), folder)
+        _check_same(_flat(read_record(folder), free), _flat(record, free), folder)
     elif folder.exists() and any(folder.iterdir()):
         refuse("a run needs a folder of its own", str(folder), "a new folder, or one that this command has begun")
     else:
         write_json(folder / RECORD, record)
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def read_record(folder: Path) -> dict[str, Any]:
     try:
         record = json.loads((folder / RECORD).read_text())
     except (OSError, json.JSONDecodeError) as error:
@@ -60,10 +71,10 @@ def _read(folder: Path) -> dict[str, Any]:
     return require_keys(f"the record of {folder}", record, _KEYS)
 
 
-def _flat(record: dict[str, Any]) -> dict[str, Any]:
+def _flat(record: dict[str, Any], free: Collection[str]) -> dict[str, Any]:
     config = {f"config.{key}": value for key, value in record["config"].items()}
     flat = {**{key: value for key, value in record.items() if key != "config"}, **config}
-    return {key: value for key, value in flat.items() if key not in _FREE}
+    return {key: value for key, value in flat.items() if key not in free}
 
 
 def _check_same(theirs: dict[str, Any], ours: dict[str, Any], folder: Path) -> None:
@@ -122,7 +133,7 @@ class Run:
 def open_run(folder: str | Path) -> Run:
     """The finished run in a folder."""
     place = Path(folder)
-    record = _read(place)
+    record = read_record(place)
     if record["version"] != VERSION:
         refuse("unknown version of a run's record", record["version"], VERSION)
     require_choice("kind of run", record["kind"], KINDS.values())

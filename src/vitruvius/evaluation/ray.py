@@ -1,0 +1,137 @@
+"""Candidates on Ray's actors: a local cluster of processes, or one of many machines that is there already."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from typing import Any, final
+
+from vitruvius.arch import refuse
+from vitruvius.evaluation._evaluator import Evaluator, Outcome
+from vitruvius.evaluation.executors import Executor, Task
+
+__all__ = ["RayExecutor"]
+
+_MOST_DEATHS = 3
+"""A candidate on which so many workers died is a failed one."""
+
+
+class _Worker:
+    """One a device. It holds the evaluator."""
+
+    def __init__(self, evaluator: Evaluator, device: str, threads: int) -> None:
+        import torch
+
+        torch.set_num_threads(threads)
+        self._evaluator = evaluator
+        evaluator.place(device)
+
+    def outcome(self, task: Task) -> Outcome:
+        return self._evaluator.outcome(task.arch, task.rung, task.before)
+
+    def pid(self) -> int:
+        return os.getpid()
+
+
+@final
+class RayExecutor(Executor):
+    """One actor a device: it is sent the evaluator once, and then a candidate whenever it is free.
+
+    When an actor is lost, with its machine say, its candidate is given out again and another actor takes its place.
+
+    workers: how many actors; one a GPU of the cluster, or one a CPU where it has none.
+    address: of an existing cluster ("auto", "ray://HOST:10001"); without, one is started here, and ended in the end.
+    threads: CPU threads of each actor.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        *,
+        workers: int | None = None,
+        address: str | None = None,
+        threads: int = 1,
+    ) -> None:
+        for what, value in (("workers", workers), ("threads", threads)):
+            if value is not None and (type(value) is not int or value < 1):
+                refuse(f"{what} of Ray's executor", value, "1, 2, 3, ...")
+        self._ray = _import_ray()
+        self.evaluator, self._threads = evaluator, threads
+        self._started = not self._ray.is_initialized()
+        if self._started:
+            self._start(address, workers)
+        resources = self._ray.cluster_resources()
+        self._gpu = resources.get("GPU", 0) >= 1
+        fits = int(resources["GPU"]) if self._gpu else int(resources.get("CPU", 1) // threads)
+        self._most = workers or max(1, fits)
+        if self._most > max(1, fits):
+            kind = "GPUs" if self._gpu else f"CPUs of {threads} threads a worker"
+            self.close()
+            refuse("the cluster has fewer devices than workers are asked for", workers, f"up to {fits} ({kind})")
+        self._shared = self._ray.put(evaluator)
+        self._actors: list[Any] = [self._new_actor() for _ in range(self._most)]
+
+    def _start(self, address: str | None, workers: int | None) -> None:
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "ignore_reinit_error": True}
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        if address is not None:
+            self._ray.init(address=address, **quiet)
+            return
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        cpus = None if workers is None else max(workers * self._threads, 1)
+        self._ray.init(address="local", num_cpus=cpus, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+
+    def _new_actor(self) -> Any:
+        options = {"num_gpus": 1} if self._gpu else {"num_cpus": self._threads}
+        made = self._ray.remote(max_restarts=0, **options)(_Worker)
+        return made.remote(self._shared, "cuda" if self._gpu else "cpu", self._threads)
+
+    @property
+    def workers(self) -> int:
+        return self._most
+
+    def pids(self) -> list[int]:
+        """Of the actors' processes."""
+        found: list[int] = self._ray.get([actor.pid.remote() for actor in self._actors])
+        return found
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Outcome]]:
+        waiting = deque(range(len(tasks)))
+        deaths: Counter[int] = Counter()
+        running: dict[Any, tuple[int, int]] = {}  # a future: which task, on which actor
+        free = list(range(len(self._actors)))
+        while waiting or running:
+            while waiting and free:
+                place, slot = waiting.popleft(), free.pop(0)
+                running[self._actors[slot].outcome.remote(tasks[place])] = (place, slot)
+            done, _ = self._ray.wait(list(running), num_returns=1)
+            place, slot = running.pop(done[0])
+            free.append(slot)
+            try:
+                outcome = self._ray.get(done[0])
+            except self._ray.exceptions.RayActorError as error:
+                deaths[place] += 1
+                self._actors[slot] = self._new_actor()
+                if deaths[place] < _MOST_DEATHS:
+                    waiting.appendleft(place)
+                    continue
+                why = str(error).splitlines()[0]
+                outcome = Outcome(reason=f"{deaths[place]} workers died while they evaluated it: {why}"[:500])
+            except self._ray.exceptions.RayError as error:
+                outcome = Outcome(reason=f"{type(error).__name__}: {error}".splitlines()[0][:500])
+            yield place, outcome
+
+    def close(self) -> None:
+        for actor in getattr(self, "_actors", []):
+            self._ray.kill(actor)
+        if self._started:
+            self._ray.shutdown()
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        refuse("executor 'ray' needs Ray", "not installed", "pip install 'vitruvius[distributed]', or executor 'local'")
+    return ray

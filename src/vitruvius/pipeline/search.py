@@ -1,0 +1,245 @@
+"""A search in a run folder: what was asked (`run.json`), every trial (`study.log`), what was found (`result.json`)."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from vitruvius.arch import Arch, refuse
+from vitruvius.costs import written
+from vitruvius.evaluation import Executor, InProcess, RayExecutor
+from vitruvius.files import write_json
+from vitruvius.pipeline._drive import drive
+from vitruvius.pipeline._search_config import SearchConfig, read_search_config
+from vitruvius.pipeline._search_plan import SearchPlan, make_search_plan, with_predictor
+from vitruvius.pipeline._search_watch import SearchWatch, shown
+from vitruvius.search import Objective, Trial, front, hypervolume, objectives_of, reference_point
+from vitruvius.search.study import Study
+from vitruvius.spaces import Space
+from vitruvius.training.run import RESULT, begin_folder, read_record, versions
+
+__all__ = ["SearchConfig", "SearchRun", "make_search_plan", "open_search", "read_search_config", "search"]
+
+VERSION = 1
+JOURNAL, MEASURED = "study.log", "measured.json"
+_FREE = ("versions", "config.executor", "config.workers", "config.address", "config.threads", "config.device")
+"""What may differ between the start of a search and its resumption: where candidates are evaluated."""
+_VERIFIED = 5
+"""So many of the best are measured, at most, until one meets a budget that a predictor said they all meet."""
+
+
+def search(config: SearchConfig, out: str | Path, *, quiet: bool = False) -> SearchRun:
+    """Searches as the configuration says in a folder, from where an earlier call was cut off."""
+    folder = Path(out)
+    if (folder / RESULT).exists():
+        begun = read_search_config(read_record(folder)["config"])
+        if _deciding(begun) == _deciding(config):
+            return open_search(folder)
+    with _alone(folder):
+        plan = make_search_plan(config)
+        begin_folder(folder, _record(plan), _FREE)
+        plan = with_predictor(plan, folder, say=lambda text: None if quiet else print(text))
+        study = _study(plan, folder)
+        watch = SearchWatch(plan.searcher, quiet)
+        with _executor(plan) as executor, watch:
+            drive(plan.searcher, executor, study, watch.trial)
+        if plan.predictor is not None:
+            write_json(folder / MEASURED, _measured(plan))
+        write_json(folder / RESULT, _result(plan))
+    return open_search(folder)
+
+
+def _deciding(config: SearchConfig) -> dict[str, Any]:
+    free = {key.removeprefix("config.") for key in _FREE}
+    return {key: value for key, value in config.model_dump(mode="json").items() if key not in free}
+
+
+def _record(plan: SearchPlan) -> dict[str, Any]:
+    config = plan.config.model_dump(mode="json")
+    return {
+        "version": VERSION,
+        "kind": "search",
+        "config": config,
+        "data": plan.data,
+        "job": plan.record(),
+        "versions": versions(),
+    }
+
+
+def _study(plan: SearchPlan, folder: Path) -> Study:
+    storage = folder / JOURNAL if plan.config.storage is None else plan.config.storage
+    return Study(
+        storage,
+        plan.config.study,
+        space=plan.domain.space,
+        objectives=plan.searcher.objectives,
+        record=plan.record(),
+    )
+
+
+def _executor(plan: SearchPlan) -> Executor:
+    config = plan.config
+    if config.executor == "ray":
+        threads = config.threads or 1
+        return RayExecutor(plan.evaluator, workers=config.workers, address=config.address, threads=threads)
+    if config.threads is not None:
+        import torch
+
+        torch.set_num_threads(config.threads)
+    return InProcess(plan.evaluator, config.device)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process at a time searches in a folder. The lock goes with the process, however that ends."""
+    lock = folder.parent / f".{folder.name}.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            refuse("another process is searching in this folder", str(folder), "another folder, or wait for it")
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _result(plan: SearchPlan) -> dict[str, Any]:
+    """Nothing in it depends on the clock."""
+    searcher, objectives = plan.searcher, plan.searcher.objectives
+    trials, best = searcher.told, searcher.best()
+    on_front = front(trials, objectives)
+    found: dict[str, Any] = {
+        "trials": len(trials),
+        "failed": sum(not trial.complete for trial in trials),
+        "best": None if best is None else _plain(best),
+        "front": [_plain(trial) for trial in on_front],
+        "population": [trial.arch.id for trial in searcher.population()],
+    }
+    if len(objectives) > 1 and on_front:
+        first = [trial for trial in trials if trial.generation == 0 and trial.complete] or on_front
+        reference = reference_point(first, objectives)
+        volume = hypervolume(on_front, objectives, reference)
+        found |= {"reference": reference.tolist(), "hypervolume": volume}
+    return found
+
+
+def _plain(trial: Trial) -> dict[str, Any]:
+    kept = ("number", "id", "scores", "costs", "generation", "arch")
+    return {key: value for key, value in trial.to_dict().items() if key in kept}
+
+
+def _measured(plan: SearchPlan) -> dict[str, Any]:
+    """The winner's latency, measured: the best trial that meets the budget for real, of the few best."""
+    first = plan.searcher.objectives[0]
+    complete = [trial for trial in plan.searcher.told if trial.complete]
+    ranked = sorted(complete, key=lambda trial: trial.value(first.name), reverse=first.maximise)
+    budget = plan.domain.budget
+    limits = None if budget is None else budget.measured
+    tried: list[dict[str, Any]] = []
+    for trial in ranked[:_VERIFIED]:
+        try:
+            found = plan.predictor.verify(trial.arch)[0]
+        except ValueError as error:  # another machine than the predictor's
+            return {"winner": None, "tried": tried, "why": str(error)}
+        costs = found.measured.costs()
+        inside = limits is None or bool(limits.satisfied(costs))
+        tried.append({"id": trial.arch.id, "predicted": found.predicted, "measured": costs, "inside": inside})
+        if inside:
+            return {"winner": trial.arch.id, "tried": tried}
+    return {"winner": None, "tried": tried, "why": f"none of the {len(tried)} best is within the budget when measured"}
+
+
+@dataclass(frozen=True)
+class SearchRun:
+    """A search in its folder, finished or not."""
+
+    folder: Path
+    config: SearchConfig
+    record: dict[str, Any]
+
+    @property
+    def finished(self) -> bool:
+        return (self.folder / RESULT).exists()
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        return objectives_of(self.config.objectives)
+
+    @property
+    def space(self) -> Space:
+        return Space.from_dict(self.record["job"]["space"])
+
+    @property
+    def study(self) -> Study:
+        storage = self.folder / JOURNAL if self.config.storage is None else self.config.storage
+        return Study(storage, self.config.study, space=self.space, objectives=self.objectives)
+
+    @cached_property
+    def trials(self) -> list[Trial]:
+        """In the order in which they were proposed."""
+        return self.study.trials()
+
+    def front(self) -> list[Trial]:
+        return front(self.trials, self.objectives)
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What it found."""
+        if not self.finished:
+            refuse("the search has not finished", str(self.folder), "the same command again, which goes on with it")
+        found: dict[str, Any] = json.loads((self.folder / RESULT).read_text())
+        return found
+
+    @property
+    def measured(self) -> dict[str, Any] | None:
+        """The winner's latency as measured, where latency counted."""
+        path = self.folder / MEASURED
+        found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+        return found
+
+    def best(self) -> Arch:
+        """The best network: of those whose latency was measured, the best that meets the budget."""
+        winner = (self.measured or {}).get("winner")
+        best = self.result["best"]
+        if best is None:
+            refuse("no candidate of the search could be evaluated", str(self.folder), "see `vitruvius trials`")
+        if winner is not None and winner != best["id"]:
+            return next(trial.arch for trial in self.trials if trial.arch.id == winner)
+        return Arch.from_dict(best["arch"])
+
+    def lines(self) -> list[str]:
+        """What came out, for people."""
+        result = self.result
+        if result["best"] is None:
+            return [f"none of {result['trials']:,} candidates could be evaluated"]
+        best = result["best"]
+        numbers = {**best["scores"], **best["costs"]}
+        text = "  ".join(f"{name} {shown(name, value)}" for name, value in numbers.items())
+        found = [f"best of {result['trials']:,} ({result['failed']:,} failed): {best['id']}  {text}"]
+        if len(self.objectives) > 1:
+            found.append(f"front of {len(result['front'])}, hypervolume {result['hypervolume']:.5g}")
+        for each in (self.measured or {}).get("tried", ()):
+            said, real = each["predicted"]["latency"], each["measured"]["latency"]
+            inside = "" if each["inside"] else ": outside the budget"
+            times = f"latency {written('latency', real)} ({written('latency', said)} predicted)"
+            found.append(f"measured {each['id']}: {times}{inside}")
+        return found
+
+
+def open_search(folder: str | Path) -> SearchRun:
+    """The search in a folder."""
+    place = Path(folder)
+    record = read_record(place)
+    if record["kind"] != "search":
+        refuse(f"the run in {str(place)!r} is of another kind", record["kind"], "search")
+    if record["version"] != VERSION:
+        refuse("unknown version of a search's record", record["version"], VERSION)
+    return SearchRun(place, read_search_config(record["config"]), record)
