@@ -1,4 +1,4 @@
-"""DSS as defined, of any family: the plain network, its gradients, and singular values. What is fast is held to this."""
+"""DSS as defined, of any family: the plain network, its gradients, singular values. What is fast is held to this."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from vitruvius.arch import RELATIVE_CLAMP
 from vitruvius.arrays import IntArray
 from vitruvius.proxies._dss_batch import Columns, Group, groups, product, tile_rows
-from vitruvius.proxies._dss_ends import Ends
+from vitruvius.proxies._dss_ends import Crossing, Ends
 from vitruvius.proxies._dss_exact import Variant
 from vitruvius.proxies._dss_layers import Attended, Normed, Relative, attend, attend_back, gelu_back, saliency
 from vitruvius.proxies._dss_norms import NuclearNorms, nuclear_of_products
@@ -138,7 +138,10 @@ class Collapsed:
         ends = Ends(self)
         x = ends.embedded()
         passes: list[tuple[int, int, list[AttentionPass], list[MlpPass]]] = []
+        entered: list[list[Crossing]] = []
         for s, stage in enumerate(self.columns.stages):
+            x, crossings = ends.entered(s, x)
+            entered.append(crossings)
             for b in range(int(stage.depth.max())):
                 weights = self._weights(s, b)
                 attention = [self._attention(x, group, s, b, weights) for group in self._groups(s, b, "qk", "v")]
@@ -146,13 +149,15 @@ class Collapsed:
                 passes.append((s, b, attention, mlp))
         gradient = ends.pulled_back(x)
         del x
-        while passes:
-            s, b, attention, mlp = passes.pop()
-            weights = self._weights(s, b)
-            for other in mlp:
-                self._mlp_back(gradient, other, weights)
-            for one in attention:
-                self._attention_back(gradient, one, weights)
+        for s in reversed(range(len(entered))):
+            while passes and passes[-1][0] == s:
+                _, b, attention, mlp = passes.pop()
+                weights = self._weights(s, b)
+                for other in mlp:
+                    self._mlp_back(gradient, other, weights)
+                for one in attention:
+                    self._attention_back(gradient, one, weights)
+            gradient = ends.entered_back(gradient, entered[s])
         return self.scores
 
     def groups(self, among: IntArray, *keys: IntArray) -> list[Group]:

@@ -1,8 +1,9 @@
-"""DSS, the indicator of TF-TAS: synaptic diversity of attention plus synaptic saliency of MLPs, at the start of training.
+"""DSS, the indicator of TF-TAS: synaptic diversity of attention plus synaptic saliency of MLPs, before any training.
 
-`dss` follows the equations: every weight positive, all four linear layers of attention, signed saliency. `dss-reference`
-is what the released code computes: signs stay but for class token and position embeddings, of attention only the output
-projection counts (the gradients of q, k and v never reach the sum), and saliency is summed without signs.
+`dss` follows the equations: every weight positive, all four linear layers of attention, signed saliency.
+`dss-reference` is what the released code computes: signs stay but for class token and position embeddings, of attention
+only the output projection counts (the gradients of q, k and v never reach the sum), and saliency is summed without
+signs.
 
 Where an image of ones makes equal patches (see `admits`), thousands of candidates run side by side as collapsed
 networks; elsewhere each runs by itself, exactly.
@@ -20,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitruvius.arch import Arch
+from vitruvius.arch import Arch, token_grids
 from vitruvius.proxies._base import PROXIES, Batch, Floats, Measured, Needs, Proxy
 from vitruvius.proxies._candidate import network, steady
 from vitruvius.proxies._dss_batch import Columns
@@ -37,7 +38,23 @@ _CHUNK_BYTES = 2**29
 
 def admits(arch: Arch, setting: Setting) -> bool:
     """Whether one mean patch may stand for all patches of a network that sees an image of ones."""
-    return arch.family == "vit"
+    match arch.family:
+        case "vit" | "pit":
+            return True
+        case "swin":
+            return _tiled(arch, token_grids(arch, setting.img_size))
+    return False
+
+
+def _tiled(arch: Arch, grids: Sequence[tuple[int, int]]) -> bool:
+    """Whether neither windows nor the merging of patches ever see padding; then patches are equal throughout."""
+    for s, (stage, grid) in enumerate(zip(arch.stages, grids, strict=True)):
+        for side in grid:
+            if any(side % min(block.window or 1, side) for block in stage.blocks):
+                return False
+            if s + 1 < len(grids) and side % 2:
+                return False
+    return True
 
 
 def exact(archs: Sequence[Arch], setting: Setting, variant: Variant) -> Floats:
@@ -58,7 +75,7 @@ def fast(archs: Sequence[Arch], setting: Setting, variant: Variant, tensors: Ten
     device = torch.device(setting.device)
 
     def run(chunk: list[int]) -> list[float]:
-        with torch.inference_mode():
+        with torch.no_grad():
             columns = Columns.of([archs[place] for place in chunk], setting.img_size)
             sizes = {"num_classes": setting.num_classes, "in_chans": setting.in_chans}
             made = Collapsed(columns, variant, tensors or _starts(setting), norms, device=device, **sizes)
