@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vitruvius.proxies import (  # noqa: F401 - importing a module registers its proxy
     az_nas,
+    dss,
     fisher,
     grad_norm,
     grasp,
