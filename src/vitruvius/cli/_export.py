@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.status import Status
 
 from vitruvius import zoo
 from vitruvius.arch import refuse
@@ -31,18 +33,19 @@ def export_command(
     if weights is None:
         if img_size is not None:
             refuse("a run knows its image size", img_size, "--img-size with --weights; `vitruvius finetune` changes it")
-        if not Path(run).is_dir():
+        if not os.path.isdir(run):
             refuse("what is exported is a run's folder", run, "a finished run, or an architecture with --weights FILE")
     elif out is None:
         refuse("an export of weights needs a folder", "none", "--out FOLDER")
     from vitruvius import export
 
-    if weights is None:
-        bundle = export.export_run(run, out, onnx=onnx, license=license)
-    else:
-        assert out is not None
-        size = 224 if img_size is None else read_size(img_size)
-        bundle = export.export_weights(zoo.read(run), weights, out, img_size=size, onnx=onnx, license=license)
+    with _working("writing, loading back, comparing"):
+        if weights is None:
+            bundle = export.export_run(run, out, onnx=onnx, license=license)
+        else:
+            assert out is not None
+            size = 224 if img_size is None else read_size(img_size)
+            bundle = export.export_weights(zoo.read(run), weights, out, img_size=size, onnx=onnx, license=license)
     _show_bundle(bundle.summary(), as_json)
 
 
@@ -64,14 +67,15 @@ def import_command(
     """Bring a published checkpoint into our models, and say whether it is a superformer or a single network."""
     from vitruvius import export
 
-    found = export.import_checkpoint(
-        file,
-        publisher,  # type: ignore[arg-type] - refused by name where it is none
-        arch=None if arch is None else zoo.read(arch),
-        space=None if space is None else read_space(space),
-        img_size=None if img_size is None else read_size(img_size),
-    )
-    bundle = None if out is None else found.save(out, onnx=onnx)
+    options = {
+        "arch": None if arch is None else zoo.read(arch),
+        "space": None if space is None else read_space(space),
+        "img_size": None if img_size is None else read_size(img_size),
+    }
+    with _working("reading"):
+        found = export.import_checkpoint(file, publisher, **options)  # type: ignore[arg-type]
+    with _working("writing, loading back, comparing"):
+        bundle = None if out is None else found.save(out, onnx=onnx)
     if as_json:
         written = {"folder": None if out is None else str(out)} if bundle is None else bundle.summary()
         print(json.dumps({**found.summary(), **written}, indent=1))
@@ -94,6 +98,15 @@ def import_command(
         _show_bundle(bundle.summary(), False)
 
 
+def _said(difference: float) -> str:
+    return f"{difference:.1e}" if difference else "nothing"
+
+
+def _working(what: str) -> Status:
+    """For people who wait; nothing where nobody looks."""
+    return Console(stderr=True).status(f"{what} ...")
+
+
 def _show_bundle(summary: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(summary, indent=1))
@@ -101,7 +114,7 @@ def _show_bundle(summary: dict[str, Any], as_json: bool) -> None:
     checks = {file.partition(",")[0]: [] for file in summary["checks"]}
     for what, difference in summary["checks"].items():
         file, _, batch = what.partition(", ")
-        checks[file].append(f"{batch + ': ' if batch else ''}{difference:.1e}")
+        checks[file].append(f"{batch + ': ' if batch else ''}{_said(difference)}")
     rows = [
         {"file": name, "bytes": f"{size:,}", "logits loaded back differ by": ", ".join(checks.get(name, []))}
         for name, size in summary["bytes"].items()

@@ -221,7 +221,8 @@ def _check(folder: Path, model: Backbone, about: About, onnx: bool) -> dict[str,
         checks = {WEIGHTS: max(map(_difference, [loaded(batch) for batch in batches], expected))}
     if onnx:
         said = {"arch": model.arch.to_json(), "mean": about.mean, "std": about.std, "labels": list(about.labels)}
-        _onnx.write_onnx(model, folder / ONNX, {key: _text(value) for key, value in said.items()})
+        about_it = {key: _text(value) for key, value in said.items()}
+        _onnx.write_onnx(_onnx.export_program(model), folder / ONNX, about_it)
         found = _onnx.run_onnx(folder / ONNX, batches)
         checks |= {f"{ONNX}, batch {n}": _difference(*pair) for n, *pair in zip(BATCHES, found, expected, strict=True)}
     for what, difference in checks.items():

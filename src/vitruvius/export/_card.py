@@ -54,7 +54,10 @@ def card(model: Backbone, about: About, checks: Mapping[str, float], opset: int 
         "## Checked",
         "Each file was loaded back when it was written, and its logits compared with the network's own on random "
         "images (largest difference, as a part of the largest logit where that is above 1):",
-        _table(("file", "difference"), ((f"`{what}`", f"{found:.1e}") for what, found in checks.items())),
+        _table(
+            ("file", "difference"),
+            ((f"`{what}`", f"{found:.1e}" if found else "none") for what, found in checks.items()),
+        ),
         "## Licence",
         f"The weights: {about.license or 'not stated by whoever exported them'}. "
         "Whoever shares them answers for the images that they were trained on. Vitruvius, the code, is Apache-2.0.",

@@ -89,11 +89,13 @@ def _import_s3(
 ) -> Imported:
     if space is not None:
         refuse("S3 published no superformer", space.name, "no space")
-    found = _s3.arch_of(weights)
-    if arch not in (None, found):
-        refuse("the checkpoint is of another architecture", found.id, f"{arch.id}, or no architecture")
     size = img_size or _s3.image_side(weights) or 224
-    return Imported("network", _s3.network(weights, found, size), _known(found), source)
+    found = _s3.arch_of(weights)
+    entry = _s3.published(found, size)
+    found, name = (found, found.id) if entry is None else (entry.arch, entry.name)
+    if arch is not None and arch != found:
+        refuse("the checkpoint is of another architecture", arch.id, f"{found.id} ({name}), or none")
+    return Imported("network", _s3.network(weights, found, size), name, source)
 
 
 def _import_autoformer(

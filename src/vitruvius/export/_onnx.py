@@ -27,13 +27,13 @@ def export_program(model: Backbone) -> torch.export.ExportedProgram:
     return torch.export.export(model, (torch.zeros(shape),), dynamic_shapes=({0: torch.export.Dim("batch")},))
 
 
-def write_onnx(model: Backbone, path: Path, about: Mapping[str, str]) -> None:
-    """The network in one file, `about` in its metadata."""
+def write_onnx(program: torch.export.ExportedProgram, path: Path, about: Mapping[str, str]) -> None:
+    """The graph in one file, `about` in its metadata."""
     import onnx
 
     with _quiet():
         torch.onnx.export(
-            export_program(model),
+            program,
             f=str(path),
             opset_version=OPSET,
             dynamo=True,

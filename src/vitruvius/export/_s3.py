@@ -1,8 +1,10 @@
 """S3's published networks in our names: timm's files, and those of the original release.
 
 Only single networks were published. Their shapes tell the whole architecture but the image size: widths, heads and
-windows (from the bias tables), MLPs. Odd blocks shift. The original release keeps a stage's downsampling at the end of
-the stage before, as early versions of timm did, and the masks of shifted windows, which tell the image size.
+windows (from the bias tables), MLPs. Odd blocks shift. A window that was larger than its grid has a table of the grid's
+size, so a network of the zoo is also known by its windows as the grids cut them. The original release keeps a stage's
+downsampling at the end of the stage before, as early versions of timm did, and the masks of shifted windows, which tell
+the image size.
 """
 
 from __future__ import annotations
@@ -10,13 +12,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from torch import Tensor
 
-from vitruvius.arch import Arch, Block, ImageSize, Patch, Stage, refuse
+from vitruvius import zoo
+from vitruvius.arch import Arch, Block, ImageSize, Patch, Stage, refuse, token_grids
 from vitruvius.models import Backbone, build, from_timm
 
-__all__ = ["arch_of", "image_side", "is_s3", "network"]
+__all__ = ["arch_of", "image_side", "is_s3", "network", "published"]
 
 
 def is_s3(weights: Mapping[str, Tensor]) -> bool:
@@ -57,6 +61,29 @@ def _block(weights: Mapping[str, Tensor], at: str, shifted: bool) -> Block:
         refuse(f"the bias table of {at} must be of a square window", offsets, "(2 x window - 1)^2 rows")
     mixer = "shifted" if shifted and window > 1 else "window"
     return Block(mixer=mixer, heads=heads, qk=width, v=width, mlp=hidden, window=window)
+
+
+def published(arch: Arch, img_size: ImageSize) -> zoo.Entry | None:
+    """The network of the zoo that is this one at this image size."""
+    alike = [entry for entry in zoo.entries() if entry.arch.family == "swin" and _cut(entry.arch, img_size) == arch]
+    return min(alike, key=lambda entry: entry.arch != arch, default=None)
+
+
+def _cut(arch: Arch, img_size: ImageSize) -> Arch:
+    """With windows no larger than the grid."""
+    try:
+        grids = token_grids(arch, img_size)
+    except ValueError:  # no images for this one
+        return arch
+    stages = []
+    for stage, grid in zip(arch.stages, grids, strict=True):
+        stages.append(replace(stage, blocks=tuple(_cut_block(block, min(grid)) for block in stage.blocks)))
+    return replace(arch, stages=tuple(stages))
+
+
+def _cut_block(block: Block, most: int) -> Block:
+    window = min(block.window or 1, most)
+    return replace(block, window=window, mixer=block.mixer if window > 1 else "window")
 
 
 def image_side(weights: Mapping[str, Tensor]) -> int | None:

@@ -8,6 +8,7 @@ published weights of ours; `pretrained=True` is for exported folders.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
@@ -127,7 +128,7 @@ def vitruvius(
     """
     if arch is None:
         refuse("the model 'vitruvius' needs an architecture", "none", "arch=: a zoo name, JSON, a file, or a folder")
-    if isinstance(arch, str | Path) and Path(arch).is_dir():
+    if isinstance(arch, str | Path) and os.path.isdir(arch):  # which JSON text may be asked, unlike Path's
         folder = Path(arch)
         return _create(
             "vitruvius", _arch_of(folder), pretrained, {"pretrained_cfg": pretrained_cfg or _cfg_of(folder), **options}
