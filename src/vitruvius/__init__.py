@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from vitruvius import costs, spaces, zoo
+from vitruvius import costs, export, spaces, zoo
 from vitruvius.arch import Arch, Block, Patch, Stage
 from vitruvius.costs import Budget
 from vitruvius.spaces import Space
@@ -29,6 +29,7 @@ __all__ = [
     "Superformer",
     "build",
     "costs",
+    "export",
     "proxies",
     "spaces",
     "zoo",
@@ -46,3 +47,6 @@ def __getattr__(name: str) -> Any:
     if not name.startswith("_") and find_spec(f"vitruvius.{name}"):
         return import_module(f"vitruvius.{name}")  # a room: vt.models, vt.testing, ...
     raise AttributeError(f"module 'vitruvius' has no attribute {name!r}")
+
+
+export.register_with_timm()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from vitruvius.cli import (  # noqa: F401 - importing a module registers its commands
+    _doctor,
     _evolve,
+    _export,
     _house,
     _latency,
     _recipes,
