@@ -2,6 +2,8 @@
 
 python bench/superformer.py                  # one thread
 python bench/superformer.py --threads 2
+python bench/superformer.py --clock cpu      # the process' own time, for a machine that others use too
+python bench/superformer.py --pixels 32      # the small settings only
 python bench/superformer.py --device cuda
 """
 
@@ -61,24 +63,27 @@ def step(forward: Callable[[], Tensor], labels: Tensor, optimizer: torch.optim.O
     optimizer.step()
 
 
-def in_turns(works: list[Callable[[], None]], repeats: int, device: str) -> list[float]:
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+
+
+def in_turns(works: list[Callable[[], None]], repeats: int, device: str, clock: Callable[[], float]) -> list[float]:
     """Seconds of the fastest run of each, run in turns so that all see the same machine."""
     seconds: list[list[float]] = [[] for _ in works]
     for _ in range(repeats + 1):
         for work, kept in zip(works, seconds, strict=True):
-            start = time.perf_counter()
+            start = clock()
             work()
             if device == "cuda":
                 torch.cuda.synchronize()
-            kept.append(time.perf_counter() - start)
+            kept.append(clock() - start)
     return [min(kept[1:]) for kept in seconds]
 
 
 class Bench:
     """One setting: a superformer, images and labels."""
 
-    def __init__(self, setting: Setting, device: str) -> None:
-        self.setting, self.device = setting, device
+    def __init__(self, setting: Setting, device: str, clock: Callable[[], float]) -> None:
+        self.setting, self.device, self.clock = setting, device, clock
         options = {} if setting.img_size == 224 else {"img_size": setting.img_size}
         self.space = spaces.load(setting.space, **options)
         self.superformer = Superformer(
@@ -112,7 +117,7 @@ class Bench:
             model = self.superformer.extract(arch)
             optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
             works = [lambda m=model, o=optimizer: self.alone_step(m, o), lambda a=arch: self.shared_step(a)]
-            first, second = in_turns(works, self.setting.repeats, self.device)
+            first, second = in_turns(works, self.setting.repeats, self.device, self.clock)
             alone.append(first)
             shared.append(second)
             ratios.append(second / first)
@@ -124,16 +129,15 @@ class Bench:
         times = f"{np.mean(alone) * 1e3:>9.1f} ms{np.mean(shared) * 1e3:>9.1f} ms{np.mean(ratios):>8.3f}"
         return f"{times}{switch * 1e3:>9.2f} ms{again * 1e3:>8.3f} ms{largest / 1e6:>9.2f} M{owned / 1e6:>9.2f} M"
 
-    @staticmethod
-    def _seconds(work: Callable[[], object]) -> float:
-        start = time.perf_counter()
+    def _seconds(self, work: Callable[[], object]) -> float:
+        start = self.clock()
         work()
-        return time.perf_counter() - start
+        return self.clock() - start
 
     def masked_against_sliced(self) -> str:
         archs = self.sample(16, 0)
         works = [lambda: self.several_step(archs, "sliced"), lambda: self.several_step(archs, "masked")]
-        sliced, masked = in_turns(works, self.setting.repeats, self.device)
+        sliced, masked = in_turns(works, self.setting.repeats, self.device, self.clock)
         return f"{sliced * 1e3:>9.1f} ms{masked * 1e3:>9.1f} ms{masked / sliced:>8.2f}"
 
 
@@ -141,20 +145,25 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
+    parser.add_argument("--pixels", type=int, help="only the settings of this image size")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    where = torch.cuda.get_device_name() if given.device == "cuda" else f"{given.threads} thread(s)"
+    gpu = given.device == "cuda"
+    where = torch.cuda.get_device_name() if gpu else f"{given.threads} thread(s)"
     print(f"Training steps (forward, backward, SGD) of four sampled networks, {where}, float32, best of several")
     head = f"{'space':<17}{'sharing':<9}{'pixels':>7}{'batch':>7}"
     print(f"{head}{'alone':>12}{'shared':>12}{'ratio':>8}{'switch':>12}{'again':>11}{'largest':>11}{'shared':>11}")
-    gpu = given.device == "cuda"
-    for setting in (*SETTINGS, *(SETTINGS_ON_A_GPU if gpu else ())):
-        row = f"{setting.space:<17}{setting.sharing:<9}{setting.img_size:>7}{setting.batch:>7}"
-        print(row + Bench(setting, given.device).overhead(), flush=True)
+
+    def rows(settings: tuple[Setting, ...], measure: Callable[[Bench], str]) -> None:
+        for setting in settings:
+            if given.pixels in (None, setting.img_size):
+                row = f"{setting.space:<17}{setting.sharing:<9}{setting.img_size:>7}{setting.batch:>7}"
+                print(row + measure(Bench(setting, given.device, CLOCKS[given.clock])), flush=True)
+
+    rows((*SETTINGS, *(SETTINGS_ON_A_GPU if gpu else ())), Bench.overhead)
     print(f"\nOne step of 16 architectures\n{head}{'sliced':>12}{'masked':>12}{'ratio':>8}")
-    for setting in (*SEVERAL, *(SEVERAL_ON_A_GPU if gpu else ())):
-        row = f"{setting.space:<17}{setting.sharing:<9}{setting.img_size:>7}{setting.batch:>7}"
-        print(row + Bench(setting, given.device).masked_against_sliced(), flush=True)
+    rows((*SEVERAL, *(SEVERAL_ON_A_GPU if gpu else ())), Bench.masked_against_sliced)
 
 
 if __name__ == "__main__":

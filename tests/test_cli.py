@@ -54,6 +54,10 @@ def test_zoo(capsys: pytest.CaptureFixture[str]) -> None:
     assert "once per patch" in out
     _, out, _ = run(capsys, "zoo", "s3-tiny")
     assert "shifted 14" in out
+    assert "224 pixels: 28.33 M, 4.62 G; the paper's 28.1 M *, 4.7 G *, 82.1 % top-1" in out
+    assert "equal to timm's swin_s3_tiny_224" in " ".join(out.split())
+    _, out, _ = run(capsys, "zoo", "vitas-c")  # an alias; the paper prints no more than this
+    assert out.startswith("vitas-block ")
 
 
 def test_recipes(capsys: pytest.CaptureFixture[str]) -> None:

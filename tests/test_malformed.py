@@ -186,6 +186,8 @@ SPACES: list[tuple[str, Any, str]] = [
     (S + "dim", 10**20, "stage dim must be a positive"),
     (S + "block.mlp_ratio", float("inf"), "mlp_ratio must be positive"),
     (S + "block.mlp_ratio", float("nan"), "mlp_ratio must be positive"),
+    (S + "block.mlp_ratio", 10**30, "mlp_ratio must be positive"),
+    (S + "block.mlp_ratio", 10**5, "block mlp must be a positive"),
     (S + "block.window", 7, "no mixer has a window"),
     (
         S[:-1],

@@ -1,14 +1,15 @@
 """Vitruvius: the toolkit that finds vision transformers.
 
-Records, spaces, costs and the zoo need no torch; what does is imported when it is first asked for.
+Records, spaces, costs and the zoo need no torch; what does is imported when it is first asked for, rooms too.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from vitruvius import costs, spaces, zoo
+from vitruvius import costs, export, spaces, zoo
 from vitruvius.arch import Arch, Block, Patch, Stage
 from vitruvius.costs import Budget
 from vitruvius.spaces import Space
@@ -28,6 +29,7 @@ __all__ = [
     "Superformer",
     "build",
     "costs",
+    "export",
     "proxies",
     "spaces",
     "zoo",
@@ -39,12 +41,12 @@ __version__ = "0.1.0"
 _WITH_TORCH = {"build": "vitruvius.models", "Superformer": "vitruvius.superformer"}
 
 
-_ROOMS_WITH_TORCH = ("proxies",)
-
-
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS_WITH_TORCH:
-        return import_module(f"vitruvius.{name}")
-    if name not in _WITH_TORCH:
-        raise AttributeError(f"module 'vitruvius' has no attribute {name!r}")
-    return getattr(import_module(_WITH_TORCH[name]), name)
+    if name in _WITH_TORCH:
+        return getattr(import_module(_WITH_TORCH[name]), name)
+    if not name.startswith("_") and find_spec(f"vitruvius.{name}"):
+        return import_module(f"vitruvius.{name}")  # a room: vt.models, vt.testing, ...
+    raise AttributeError(f"module 'vitruvius' has no attribute {name!r}")
+
+
+export.register_with_timm()

@@ -16,6 +16,7 @@ from typing import Any, Literal, NoReturn, TypeAlias, get_args
 
 __all__ = [
     "FAMILIES",
+    "MOST",
     "RELATIVE_CLAMP",
     "Arch",
     "AttnScale",

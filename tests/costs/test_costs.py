@@ -38,11 +38,12 @@ def test_costs_equal_the_built_network(name: str) -> None:
     check(name, 102 if name in NANO_SPACES else 6)
 
 
+@pytest.mark.parametrize("count", [8, pytest.param(202, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NANO_SPACES)
-def test_random_networks_run_forwards_and_backwards(name: str) -> None:
+def test_random_networks_run_forwards_and_backwards(name: str, count: int) -> None:
     """Real arithmetic: the counter's numbers again, finite logits, and a gradient for every parameter."""
     space = spaces.load(name)
-    for arch in some_archs(space, 8):
+    for arch in some_archs(space, count):
         cost = costs.cost(arch, img_size=32, num_classes=10)
         model = build(arch, num_classes=10, img_size=32, seed=0)
         with FlopCounterMode(display=False) as counter:

@@ -100,6 +100,18 @@ def test_parameter_groups(name: str) -> None:
     assert len(groups) >= blocks + 2  # the stem, the blocks, the head
     decayed = param_groups_layer_decay(model, 0.05, no_weight_decay_list=model.no_weight_decay(), layer_decay=0.7)
     assert sum(len(group["params"]) for group in decayed) == len(parameters)
+    scale = {id(p): group["lr_scale"] for group in decayed for p in group["params"]}
+    order = [
+        [scale[id(p)] for n, p in parameters.items() if n.startswith(prefix)]
+        for prefix in (
+            "patch_embed",
+            *(f"stages.{s}.blocks.{b}." for s, st in enumerate(model.arch.stages) for b in range(len(st.blocks))),
+            "head",
+        )
+    ]
+    assert all(len(set(scales)) == 1 for scales in order)  # one rate a block, that grows with depth
+    assert [scales[0] for scales in order] == sorted({scales[0] for scales in order})
+    assert order[-1][0] == 1.0
     by_decay = param_groups_weight_decay(model, 0.05, no_weight_decay_list=model.no_weight_decay())
     no_decay = next(g for g in by_decay if not g["weight_decay"])
     kept = {id(parameter) for parameter in no_decay["params"]}

@@ -25,6 +25,8 @@ TIMM = {
     "s3-small": "swin_s3_small_224",
     "s3-base": "swin_s3_base_224",
     "swin-tiny": "swin_tiny_patch4_window7_224",
+    "swin-small": "swin_small_patch4_window7_224",
+    "swin-base": "swin_base_patch4_window7_224",
     "twins-svt-small": "twins_svt_small",
     "twins-svt-base": "twins_svt_base",
     "twins-svt-large": "twins_svt_large",

@@ -90,7 +90,8 @@ def _record(folder: Path, **changes: object) -> None:
 @pytest.mark.parametrize(
     ("damage", "error"),
     [
-        (_truncate, "damaged or cut off"),
+        (_truncate, r"cut off .*; got '.*safetensors, [\d,]+ bytes'; allowed: [\d,]+ bytes, as its header says"),
+        (lambda folder: (folder / WEIGHTS).write_bytes(b"no"), r"2 bytes'; allowed: a whole safetensors file"),
         (_reshape, r"does not fit: shared.head/weight; got \(3, 7\); allowed: \(3, 64\), this superformer's"),
         (_drop, "lacks a tensor"),
         (_add, "has a tensor too many; got 'surplus'"),

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vitruvius import spaces
+from vitruvius import Space, Superformer, spaces
+from vitruvius.spaces import StageSpace
 from vitruvius.superformer import RULES
 from vitruvius.superformer._tables import CYCLIC
 from vitruvius.superformer._widths import AxisWidths
@@ -106,14 +108,9 @@ def test_errors_name_what_is_allowed() -> None:
         RULES["ordinal"].pieces((2, 3), 2, side=1)
 
 
-@pytest.mark.parametrize("rule", ["ordinal", "bilateral", "cyclic", "free"])
-def test_training_counts_of_5000_sampled_steps_are_those_predicted(rule: str) -> None:
-    """Counted on the slices of a real superformer: how often, and with what influence, each channel is trained."""
-    from vitruvius import Space, Superformer
-    from vitruvius.spaces import StageSpace
-
+def one_block() -> Space:
     block = {"heads": 1, "qkv": (4, 8, 12, 16, 20), "mlp": spaces.tenths(40)}  # ladders of 5 and of 10 groups
-    space = Space(
+    return Space(
         name="one block of 200 kinds",
         family="vit",
         patch=4,
@@ -123,6 +120,12 @@ def test_training_counts_of_5000_sampled_steps_are_those_predicted(rule: str) ->
         img_size=8,
         stages=(StageSpace(dim=(8, 16, 24, 32), depth=1, block=block),),
     )
+
+
+@pytest.mark.parametrize("rule", ["ordinal", "bilateral", "cyclic", "free"])
+def test_training_counts_of_5000_sampled_steps_are_those_predicted(rule: str) -> None:
+    """Counted on the slices of a real superformer: how often, and with what influence, each channel is trained."""
+    space = one_block()
     superformer = Superformer(space, sharing=rule, private=(), num_classes=3, cache=2000, seed=0)
     archs = space.decode_many(space.sample_vectors(np.random.default_rng(0), 5000))
     for name, dimension, axis in (("mlp.fc1", 0, "mlp"), ("attn.v", 0, "v"), ("attn.v", 1, "dim")):
@@ -147,3 +150,37 @@ def test_training_counts_of_5000_sampled_steps_are_those_predicted(rule: str) ->
         if rule in ("cyclic", "free"):
             assert np.ptp(predicted[0]) * len(widths) < 1 + 1e-9
             assert np.ptp(count / steps) < np.ptp(predicted[0]) + 0.07
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ["ordinal", "bilateral", "cyclic", "free"])
+def test_5000_training_steps_train_every_channel_as_often_as_predicted(rule: str) -> None:
+    """A real run, forwards, backwards and optimizer: a channel is trained when its weights have a gradient."""
+    space, steps = one_block(), 5000
+    superformer = Superformer(space, sharing=rule, private=(), num_classes=3, cache=2000, seed=0)
+    optimizer = torch.optim.SGD(superformer.parameters(), lr=0.01)
+    archs = space.decode_many(space.sample_vectors(np.random.default_rng(0), steps))
+    images = torch.randn(steps, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    weight = superformer.shared["stages/0/blocks/0/mlp/fc1/weight"]
+    widths = spaces.tenths(40)
+    count, influence = np.zeros(40), np.zeros(40)
+    for step, arch in enumerate(archs):
+        for side in range(superformer.rule.sides):
+            optimizer.zero_grad(set_to_none=True)
+            logits = superformer(images[step : step + 1], arch, side=side)
+            torch.nn.functional.cross_entropy(logits, torch.tensor([step % 3])).backward()
+            assert weight.grad is not None
+            trained = weight.grad.abs().sum(dim=1).numpy() > 0
+            optimizer.step()
+            assert trained.sum() == arch.stages[0].blocks[0].mlp
+            count += trained
+            influence += trained / trained.sum()
+    predicted = np.zeros((2, 40))
+    for width in widths:
+        for side in range(superformer.rule.sides):
+            channels = superformer.rule.channels(widths, width, side)
+            predicted[0, channels] += 1 / len(widths)
+            predicted[1, channels] += 1 / width / len(widths)
+    # five standard deviations of a binomial
+    assert np.abs(count / steps - predicted[0]).max() < 2.5 / np.sqrt(steps) * superformer.rule.sides
+    assert np.abs(influence / steps - predicted[1]).max() < 2.5 / np.sqrt(steps) * superformer.rule.sides / widths[0]

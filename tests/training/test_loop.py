@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,14 @@ from timm.scheduler import CosineLRScheduler
 from training.conftest import NOISY
 from vitruvius import Superformer, build, spaces, zoo
 from vitruvius.training import FinetuneConfig, RetrainConfig, SuperformerConfig, read_config, train
+from vitruvius.training import evaluate as evaluate_module
 from vitruvius.training import loop as loop_module
 from vitruvius.training.config import Settings
+from vitruvius.training.evaluate import Accuracy, Judge
 from vitruvius.training.feed import Order
 from vitruvius.training.optim import MovingAverage, learning_rate, make_optimizer
 from vitruvius.training.plan import make_plan
+from vitruvius.training.processes import make_accelerator
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -110,11 +114,14 @@ def test_a_run_says_what_it_does(settings: dict[str, Any], tmp_path: Path) -> No
 
 
 def test_a_largest_below_the_smallest_is_flagged(settings: dict[str, Any]) -> None:
-    from vitruvius.training.evaluate import Accuracy
-
     job = make_plan(read_config(SuperformerConfig, settings)).job
-    best_small = iter([60.0, 50.0, 50.0, 40.0])  # smallest, two random ones, largest
-    found = job.health(lambda forward: Accuracy(next(best_small), 90.0, 1.0))
+
+    class Told:
+        def several(self, forwards: list[Any]) -> list[Accuracy]:
+            assert len(forwards) == 4
+            return [Accuracy(top1, 90.0, 1.0) for top1 in (60.0, 50.0, 50.0, 40.0)]  # smallest, two random, largest
+
+    found = job.health(Told())
     assert not found["healthy"]
     assert "UNHEALTHY" in found["summary"]
 
@@ -149,6 +156,58 @@ def test_a_bad_step_is_skipped(bad_steps: set[int], settings: dict[str, Any], tm
     assert all(tensor.isfinite().all() for tensor in run.superformer().state_dict().values())
 
 
+def test_a_gradient_that_is_not_finite_is_no_step(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finite loss may have such a gradient; the weights must not see it."""
+    calls = iter(range(1000))
+    original = loop_module.step_gradients
+
+    def broken(model: Any, *args: Any) -> torch.Tensor:
+        loss = original(model, *args)
+        if next(calls) in (2, 5):
+            next(p for p in model.parameters() if p.grad is not None).grad.view(-1)[0] = math.inf
+        return loss
+
+    monkeypatch.setattr(loop_module, "step_gradients", broken)
+    run = train(read_config(SuperformerConfig, settings | {"epochs": 1}), tmp_path / "run", quiet=True)
+    skipped = [line for line in lines(run.folder) if line["event"] == "skipped"]
+    assert [(line["step"], line["norm"]) for line in skipped] == [(2, "inf"), (5, "inf")]
+    assert all(math.isfinite(float(line["loss"])) for line in skipped)
+    assert all(tensor.isfinite().all() for tensor in run.superformer().state_dict().values())
+
+
+@pytest.mark.parametrize("clip", [None, 0.01, 1e9])
+def test_gradients_are_clipped_as_torch_clips_them(
+    clip: float | None, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    plan = make_plan(read_config(SuperformerConfig, settings | {"clip_grad": clip}))
+    loop = loop_module.Loop(plan, tmp_path, make_accelerator(plan.config), quiet=True)
+    generator = torch.Generator().manual_seed(0)
+    for parameter in loop.parameters[::2]:
+        parameter.grad = torch.randn(parameter.shape, generator=generator)
+    theirs = [parameter.grad.clone() for parameter in loop.parameters[::2]]
+    for tensor, gradient in zip(copies := [torch.zeros_like(each) for each in theirs], theirs, strict=True):
+        tensor.grad = gradient
+    expected = torch.nn.utils.clip_grad_norm_(copies, math.inf if clip is None else clip)
+    assert loop._clip() == pytest.approx(float(expected), rel=1e-6)
+    for parameter, tensor in zip(loop.parameters[::2], copies, strict=True):
+        torch.testing.assert_close(parameter.grad, tensor.grad, rtol=1e-4, atol=1e-7)
+
+
+def test_large_sets_are_judged_as_small_ones_are(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """By worker processes, batch by batch, and several networks on the same batches."""
+    plan = make_plan(read_config(SuperformerConfig, settings))
+    model, search = plan.job.model, plan.data.search
+    forwards = [partial(model, arch=arch) for arch in (model.space.largest, model.space.smallest)]
+    given = (search.val, search, plan.job.img_size, 32, make_accelerator(plan.config))
+    with torch.no_grad():
+        small = Judge(*given)
+        expected = [small(forward) for forward in forwards]
+        monkeypatch.setattr(evaluate_module, "_MEMORY", 0)
+        assert Judge(*given, workers=1).several(forwards) == small.several(forwards) == expected
+
+
 def test_three_in_a_row_roll_back_and_then_give_up(
     bad_steps: set[int], settings: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -156,7 +215,7 @@ def test_three_in_a_row_roll_back_and_then_give_up(
     config = read_config(SuperformerConfig, settings | {"checkpoint_every": 2})
     with pytest.raises(FloatingPointError, match=r"3 steps in a row \(the last is 5\) after 2 rollback"):
         train(config, tmp_path / "run", quiet=True)
-    events = [(line["event"], line["step"]) for line in lines(tmp_path / "run")]
+    events = [(line["event"], line["step"]) for line in lines(tmp_path / "run")[1:]]
     skipped = [("skipped", 3), ("skipped", 4), ("skipped", 5)]
     assert events == [*skipped, ("rollback", 2), *skipped, ("rollback", 2), *skipped]
     assert [line["lr_factor"] for line in lines(tmp_path / "run") if line["event"] == "rollback"] == [0.5, 0.25]

@@ -94,6 +94,20 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path: Path
         assert contents(folder) == contents(tmp_path / "whole")
 
 
+def test_what_a_kill_left_half_written_is_no_obstacle(tmp_path: Path) -> None:
+    config = read_config(SuperformerConfig, SUPERFORMER | {"epochs": 1})
+    train(config, tmp_path / "whole", quiet=True)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json.77.partial").write_text("{")  # killed before there was a record
+    train(config, tmp_path / "run", quiet=True)
+    (tmp_path / "run" / "result.json").unlink()
+    (tmp_path / "run" / "final" / "superformer.safetensors.78.partial").write_bytes(b"half")
+    (tmp_path / "run" / "checkpoints" / "step-000000099.partial").mkdir()
+    train(config, tmp_path / "run", quiet=True)
+    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+    assert not list((tmp_path / "run").glob("**/*.partial"))
+
+
 def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
     config = read_config(SuperformerConfig, SUPERFORMER | {"epochs": 1})
     train(config, tmp_path / "run", quiet=True)

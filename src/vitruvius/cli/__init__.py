@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from vitruvius.cli import (  # noqa: F401 - importing a module registers its commands
+    _doctor,
     _evolve,
+    _export,
     _house,
+    _latency,
     _recipes,
     _run,
+    _score,
     _search,
     _train,
 )

@@ -10,7 +10,6 @@ import typer
 from rich.console import Console
 
 from vitruvius import costs, spaces, zoo
-from vitruvius.arch import Arch
 from vitruvius.cli._common import (
     AsJson,
     Channels,
@@ -44,8 +43,8 @@ def spaces_command(
                     "pixels": space.img_size,
                     "networks": space.networks if as_json else amount(space.networks),
                     "paths": space.size if as_json else amount(space.size),
-                    "params": list(params) if as_json else " .. ".join(map(short, params)),
-                    "MACs": list(macs) if as_json else " .. ".join(map(short, macs)),
+                    "params": list(params) if as_json else ".. ".join(map(short, params)),
+                    "MACs": list(macs) if as_json else ".. ".join(map(short, macs)),
                     "source": space.source,
                 }
             )
@@ -81,11 +80,11 @@ def zoo_command(
 ) -> None:
     """List the published architectures with the papers' numbers beside ours."""
     if name is not None:
-        arch = zoo.load(name)
+        entry = zoo.entry(name)
         if as_json:
-            print(arch.to_json(indent=1))
+            print(entry.arch.to_json(indent=1))
         else:
-            _show_arch(arch)
+            _show_entry(entry)
         return
     rows = [_zoo_row(entry, img_size, notes, as_json) for entry in zoo.entries() for img_size in entry.printed]
     show(rows, as_json, right=("pixels", "params", "MACs", "paper's params", "paper's MACs", "paper's top-1"))
@@ -110,8 +109,16 @@ def _zoo_row(entry: zoo.Entry, img_size: int, notes: bool, as_json: bool) -> dic
     return {**row, "note": entry.note} if notes else row
 
 
-def _show_arch(arch: Arch) -> None:
-    console = Console()
+def _show_entry(entry: zoo.Entry) -> None:
+    arch, console = entry.arch, Console()
+    console.print(f"[bold]{entry.name}[/]  {escape(entry.source)}", highlight=False)
+    for img_size, printed in entry.printed.items():
+        row = _zoo_row(entry, img_size, notes=False, as_json=False)
+        top1 = f"{printed['top1']} % top-1" if "top1" in printed else None
+        theirs = ", ".join(filter(None, (row["paper's params"], row["paper's MACs"], top1)))
+        console.print(f"{img_size} pixels: {row['params']}, {row['MACs']}; the paper's {theirs}", highlight=False)
+    if entry.note:
+        console.print(f"* {escape(entry.note)}", highlight=False)
     console.print(
         f"[bold]{arch.id}[/]  patch {arch.patch.size}/{arch.patch.stride}, positions {arch.positions}, pool {arch.pool}"
     )

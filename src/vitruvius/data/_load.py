@@ -55,12 +55,15 @@ class Data:
         return in_memory_if_small(self._test, self._memory)
 
     def summary(self) -> dict[str, Any]:
-        """Name, hash and sizes, as plain data."""
+        """Name, hash, sizes, and what whoever uses the trained network without its images must know, as plain data."""
         return {
             "source": self.name,
             "hash": self.search.hash,
             "classes": len(self.search.classes),
+            "class_names": list(self.search.classes),
             "in_chans": self.search.in_chans,
+            "mean": list(self.search.mean),
+            "std": list(self.search.std),
             "train": len(self.search.train),
             "val": len(self.search.val),
             "test": len(self._test),

@@ -56,4 +56,4 @@ class PiT(Backbone):
 
     def embed(self, x_BCHW: Tensor) -> Tensor:
         x_BNC = to_tokens(self.patch_embed(x_BCHW)) + self.pos_embed
-        return torch.cat([self.cls_token.expand(len(x_BNC), -1, -1), x_BNC], dim=1)
+        return torch.cat([self.cls_token.expand(x_BNC.shape[0], -1, -1), x_BNC], dim=1)

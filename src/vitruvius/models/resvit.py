@@ -112,4 +112,4 @@ class ResViT(Backbone):
 
     def embed(self, x_BCHW: Tensor) -> Tensor:
         x_BNC = to_tokens(self.patch_embed(x_BCHW))
-        return torch.cat([self.cls_token.expand(len(x_BNC), -1, -1), x_BNC], dim=1) + self.pos_embed
+        return torch.cat([self.cls_token.expand(x_BNC.shape[0], -1, -1), x_BNC], dim=1) + self.pos_embed

@@ -139,5 +139,5 @@ class ViT(Backbone):
     def embed(self, x_BCHW: Tensor) -> Tensor:
         x_BNC = to_tokens(self.patch_embed(x_BCHW))
         if self.cls_token is not None:
-            x_BNC = torch.cat([self.cls_token.expand(len(x_BNC), -1, -1), x_BNC], dim=1)
+            x_BNC = torch.cat([self.cls_token.expand(x_BNC.shape[0], -1, -1), x_BNC], dim=1)
         return x_BNC if self.pos_embed is None else x_BNC + self.pos_embed

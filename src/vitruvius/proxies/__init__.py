@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from vitruvius.proxies import snip  # noqa: F401 - importing a module registers its proxy
+from vitruvius.proxies import (  # noqa: F401 - importing a module registers its proxy
+    az_nas,
+    dss,
+    fisher,
+    grad_norm,
+    grasp,
+    naswot,
+    snip,
+    synflow,
+    te_nas,
+    zen,
+)
 from vitruvius.proxies._base import PROXIES, Batch, Floats, Measured, Needs, OneByOne, Proxy
 from vitruvius.proxies._candidate import Candidate, Trace
 from vitruvius.proxies._keyed import Keyed, keyed

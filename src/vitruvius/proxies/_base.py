@@ -86,7 +86,7 @@ class Proxy(ABC):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What is measured of each candidate; parts other than the proxy's name begin with it: "az_nas.progressivity"."""
+        """What is measured of each candidate: the proxy's name, or names that begin with it ("az_nas.trainability")."""
         return (self.name,)
 
     @abstractmethod

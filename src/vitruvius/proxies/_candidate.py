@@ -35,6 +35,8 @@ class Trace:
     """(B, ...): before each GELU or ReLU."""
     blocks: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     """(B, N, C) each: a block's input and output."""
+    convolutions: frozenset[str] = frozenset()
+    """Which layers are convolutions, whose channels come second and not last."""
 
 
 @contextmanager
@@ -136,6 +138,22 @@ class Candidate:
         )
         return dict(zip(wanted, found, strict=True))
 
+    @cached_property
+    def agreement(self) -> Tensor:
+        """(B, B): in how many nonlinear units two images are on the same side of zero; all units, on the diagonal."""
+        return _agreement(self.trace)
+
+
+def _agreement(trace: Trace) -> Tensor:
+    images = len(trace.logits)
+    total = torch.zeros(images, images, dtype=torch.float64, device=trace.logits.device)
+    for units in trace.units.values():
+        # Counts are whole numbers, which float32 adds exactly up to 2^24.
+        for part in (units.detach().flatten(1) > 0).float().split(2**23, dim=1):
+            total += part @ part.T
+            total += (1 - part) @ (1 - part).T
+    return total
+
 
 def traced(model: Backbone, images: Tensor, records: frozenset[Record]) -> Trace:
     """A forward pass that writes down what is asked for."""
@@ -153,6 +171,8 @@ def traced(model: Backbone, images: Tensor, records: frozenset[Record]) -> Trace
 
     for name, module in model.named_modules():
         if "layers" in records and isinstance(module, nn.Linear | nn.Conv2d):
+            if isinstance(module, nn.Conv2d):
+                trace.convolutions |= {name}
             handles.append(module.register_forward_hook(keep(trace.layers, name)))
         if "units" in records and isinstance(module, Mlp):
             handles.append(module.fc1.register_forward_hook(keep(trace.units, f"{name}.fc1")))

@@ -25,10 +25,9 @@ class Snip(OneByOne):
 
     def of(self, candidate: Candidate) -> dict[str, float]:
         gradients = candidate.gradients
-        parts = [
-            (weight * gradients[name]).abs().sum(dtype=torch.float64) for name, weight in candidate.weights.items()
-        ]
-        return {self.name: float(torch.stack(parts).sum())}
+        with torch.no_grad():
+            parts = [(weight * gradients[name]).abs().double().sum() for name, weight in candidate.weights.items()]
+        return {self.name: float(sum(parts))}
 
 
 PROXIES.add(Snip.name, Snip())

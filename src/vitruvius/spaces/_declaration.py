@@ -6,7 +6,6 @@ where it is chosen: once for the network, once for the stage, or afresh for ever
 
 from __future__ import annotations
 
-import math
 from abc import ABC
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -15,6 +14,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from vitruvius.arch import (
     FAMILIES,
+    MOST,
     AttnScale,
     ImageSize,
     Patch,
@@ -77,8 +77,8 @@ def _checked_parameters(where: str, parameters: object) -> dict[str, Choices]:
                 for part in str(choice).split("+"):
                     require_choice("mixer", part, ("global", "window", "shifted", "local", "subsampled"))
             elif name == "mlp_ratio":
-                if isinstance(choice, str | bool) or not 0 < choice < math.inf:
-                    refuse(f"{where} mlp_ratio must be positive", choice, "a number above 0")
+                if isinstance(choice, str | bool) or not 0 < choice <= MOST:
+                    refuse(f"{where} mlp_ratio must be positive", choice, f"a number above 0, up to {MOST:,}")
             else:
                 require_positive(f"{where} {name}", choice)
         known[name] = choices

@@ -62,17 +62,21 @@ publish(_around("small", (2, 2, 18, 2)))
 publish(_around("base", (2, 2, 30, 2)))
 
 
-def nano(img_size: ImageSize = 32, patch: int = 2) -> Space:
-    """S3's initial space for small images on a CPU: as many stages, at most three, as the image has room for."""
+def nano(img_size: ImageSize = 32, patch: int = 2, alike: bool = False) -> Space:
+    """S3's initial space for small images on a CPU: as many stages, at most three, as the image has room for.
+
+    alike: every stage begins with the same widths, as in Section 4.1, instead of twice those of the one before.
+    """
     stages = nano_stages(img_size, patch, most=3)
+    factors = [1 if alike else 2**i for i in range(stages)]
     return _s3(
         "s3-nano",
         "Vitruvius: S3's dimensions, for small images",
         tuple(
             _stage(
-                dim=tuple(width * 2**i for width in (16, 24, 32)),
+                dim=tuple(width * factors[i] for width in (16, 24, 32)),
                 depth=(1, 2, 3) if stages > 1 else (2, 3, 4, 5),
-                qkv=tuple(width * 2**i for width in (16, 24, 32)),
+                qkv=tuple(width * factors[i] for width in (16, 24, 32)),
                 mlp_ratio=(2, 3, 4),
                 window=(2, 4) if i == 0 else (2,),
                 head_dim=8,

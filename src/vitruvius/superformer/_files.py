@@ -50,7 +50,20 @@ def read_tensors(folder: str | Path) -> dict[str, Tensor]:
     except FileNotFoundError:
         refuse("a superformer's weights are missing", str(path), "a folder that save() wrote")
     except (SafetensorError, OSError) as error:
-        refuse(f"a superformer's weights are damaged or cut off ({error})", str(path), "a whole safetensors file")
+        found = f"{path}, {path.stat().st_size:,} bytes"
+        refuse(f"a superformer's weights are damaged or cut off ({error})", found, _whole(path))
+
+
+def _whole(path: Path) -> str:
+    """How many bytes a safetensors file has by its own header, if that can still be read."""
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(min(length, path.stat().st_size)))
+        end = max(part["data_offsets"][1] for name, part in header.items() if name != "__metadata__")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return "a whole safetensors file"
+    return f"{8 + length + end:,} bytes, as its header says"
 
 
 def check_records(saved: dict[str, Any], own: dict[str, Any], folder: str | Path) -> None:

@@ -1,10 +1,11 @@
-"""Conformance suites: what every new space, family or sharing rule must pass, as functions that a test calls.
+"""Conformance suites: what every new space, family, sharing rule or proxy must pass, as functions that a test calls.
 
 They need no test framework: each raises an AssertionError that says what did not hold, for which architecture.
 """
 
 from __future__ import annotations
 
+from vitruvius.testing.proxies import check_proxy
 from vitruvius.testing.superformers import check_law, check_masks, check_rule, fixed_batch
 
-__all__ = ["check_law", "check_masks", "check_rule", "fixed_batch"]
+__all__ = ["check_law", "check_masks", "check_proxy", "check_rule", "fixed_batch"]

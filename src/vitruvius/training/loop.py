@@ -111,7 +111,7 @@ class Loop:
             first = self.progress.step
             watch = Watch(self.folder, self.plan.steps, self.config.batch_size, first, self.main, self.quiet)
             self.watch = stack.enter_context(watch)
-            watch.say(self.plan.headline(self.accelerator.num_processes))
+            watch.say(self.plan.headline())
             if first:
                 watch.say(f"going on from step {first:,}")
             while self.progress.step < self.plan.steps:
@@ -273,7 +273,7 @@ class Loop:
             raise RuntimeError(f"no checkpoint in {self.folder} is sound, so the run cannot go back to one")
         if found is None:
             self.log.cut(0)
-            self.log.write(event="start", **self.plan.stated(self.accelerator.num_processes))
+            self.log.write(event="start", **self.plan.stated())
             self.accelerator.wait_for_everyone()
             self._save()
             return

@@ -31,31 +31,32 @@ class Plan:
     job: Job
     augment: Augment
     label: Label
+    processes: int = 1
 
     @property
     def steps(self) -> int:
         return self.config.epochs * self.order.steps_per_epoch
 
-    def stated(self, processes: int) -> dict[str, Any]:
+    def stated(self) -> dict[str, Any]:
         """What several processes come to together, for the log."""
         batch = self.config.batch_size
         return {
-            "processes": processes,
+            "processes": self.processes,
             "batch_size": batch,
-            "images_at_once": batch // processes // self.config.accumulate,
+            "images_at_once": batch // self.processes // self.config.accumulate,
             "learning_rate": peak_rate(self.config),
             "steps": self.steps,
         }
 
-    def headline(self, processes: int) -> str:
-        shown = self.summary(processes)
+    def headline(self) -> str:
+        shown = self.summary()
         return f"{shown['kind']} on {shown['data']}: {shown['steps']} steps; batch {shown['batch']}; learning rate " + (
             f"{shown['learning rate']}; {shown['MACs of the run']} MACs in all"
         )
 
-    def summary(self, processes: int = 1) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """For people, and for `--dry-run --json`."""
-        config, data = self.config, self.data.summary()
+        config, data, processes = self.config, self.data.summary(), self.processes
         each = config.batch_size // processes // config.accumulate
         total = _BACKWARD * self.job.macs() * config.batch_size * self.steps
         return {
@@ -106,4 +107,4 @@ def make_plan(config: Settings, processes: int = 1) -> Plan:
         refuse(
             "images are mixed in pairs, so each process' batch must be even", config.batch_size, f"{2 * processes} x n"
         )
-    return Plan(config, data, images, order, job, augment, label)
+    return Plan(config, data, images, order, job, augment, label, processes)

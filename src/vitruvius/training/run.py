@@ -54,6 +54,7 @@ def start_folder(folder: Path, config: Settings, data: Data, job: dict[str, Any]
         "versions": versions(),
     }
     begin_folder(folder, record)
+    _drop_partial(folder)
 
 
 def versions() -> dict[str, str]:
@@ -68,7 +69,6 @@ def begin_folder(folder: Path, record: dict[str, Any], free: Collection[str] = _
     for unborn in folder.glob(f"{RECORD}.*.partial"):  # killed at its very start
         unborn.unlink()
     if (folder / RECORD).exists():
-        _drop_partial(folder)
         _check_same(_flat(read_record(folder), free), _flat(record, free), folder)
     elif folder.exists() and any(folder.iterdir()):
         refuse("a run needs a folder of its own", str(folder), "a new folder, or one that this command has begun")
@@ -154,7 +154,7 @@ class Run:
 
 
 def arch_of_run(folder: str | Path) -> Arch:
-    """The network that a run trained, or the best one that a search found (in its result as "best" or "arch")."""
+    """The network that a run trained, or the best one that a search found ("best" in its result)."""
     place = Path(folder)
     record = read_record(place)
     match record["kind"]:
@@ -166,9 +166,9 @@ def arch_of_run(folder: str | Path) -> Arch:
         result = json.loads((place / RESULT).read_text())
     except (OSError, json.JSONDecodeError) as error:
         refuse(f"a run's result cannot be read ({error})", str(folder), "the folder of a finished run")
-    best = result.get("best", result)
-    found = best.get("arch", best) if isinstance(best, dict) else best
-    return Arch.from_dict(found)
+    if not isinstance(best := result.get("best"), dict):
+        refuse("this run found no network", str(folder), "the folder of a training or search run")
+    return Arch.from_dict(best["arch"])
 
 
 def open_run(folder: str | Path) -> Run:

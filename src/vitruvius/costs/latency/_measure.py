@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,9 @@ class Measured:
         return {**asdict(self.timing), "resident": self.resident, "live": self.live}
 
     @classmethod
-    def _from_values(cls, name: str, batch: int, values: Mapping[str, Any]) -> Measured:
+    def _from_values(cls, name: str, batch: int, values: Mapping[str, Any], cached: bool) -> Measured:
         timing = Timing(**{key: values[key] for key in ("seconds", "low", "high", "least", "repeats")})
-        return cls(name, batch, timing, values["resident"], values["live"], cached=True)
+        return cls(name, batch, timing, values["resident"], values["live"], cached)
 
 
 def measure(
@@ -110,14 +111,8 @@ def measure_works(
         rng = np.random.default_rng(0)
         for group, prepared in _groups(missing, setting, ready, tick):
             runs: list[Run] = [each.run for each in prepared]
-            seconds = in_turns(
-                runs,
-                clock or clock_of(setting),
-                repeats=repeats,
-                warmup=warmup,
-                rng=rng,
-                tick=lambda count=len(runs): tick(count, "timing"),
-            )
+            timed = partial(tick, len(runs), "timing")
+            seconds = in_turns(runs, clock or clock_of(setting), repeats=repeats, warmup=warmup, rng=rng, tick=timed)
             for work, each, samples in zip(group, prepared, seconds, strict=True):
                 found = Measured(work.name, setting.batch, Timing.of(samples), each.resident, each.live)
                 kept.put(work.name, found._values())
@@ -126,13 +121,8 @@ def measure_works(
     for work in works:
         values = kept.get(work.name, repeats)
         assert values is not None
-        found = Measured._from_values(work.name, setting.batch, values)
-        results.append(found if work.name not in fresh else _uncached(found))
+        results.append(Measured._from_values(work.name, setting.batch, values, cached=work.name not in fresh))
     return results
-
-
-def _uncached(found: Measured) -> Measured:
-    return Measured(found.name, found.batch, found.timing, found.resident, found.live)
 
 
 def _groups(

@@ -11,7 +11,6 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vitruvius.arch import Arch, Block, Patch, Stage, grids_of, image_shape, width_follows
 from vitruvius.arrays import MIXERS, ArchArrays, IntArray, StageArrays
@@ -148,6 +147,7 @@ class Part:
     def _arch(self) -> Arch:
         """Tokens of one pixel each, so that the image is the token grid; the entry has real patches."""
         patch = Patch(size=1)
+        dims: tuple[int, ...]
         block: dict[str, Any] = {"heads": 1, "qk": 1, "v": 1, "mlp": 1}
         if self.kind == "entry":
             size, stride, stem, dim = self.row

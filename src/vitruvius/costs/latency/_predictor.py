@@ -107,8 +107,8 @@ class Accuracy:
         from scipy.stats import kendalltau, spearmanr
 
         error = np.abs(predicted / measured - 1)
-        ranks = (float(test(predicted, measured).statistic) for test in (spearmanr, kendalltau))
-        return cls(by, *ranks, float(np.median(error)), float(np.quantile(error, 0.9)))
+        spearman, kendall = (float(test(predicted, measured).statistic) for test in (spearmanr, kendalltau))
+        return cls(by, spearman, kendall, float(np.median(error)), float(np.quantile(error, 0.9)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ class Setting:
     num_classes: int = 1000
     in_chans: int = 3
     device: str = "cpu"
-    """"cpu", "cuda" or "cuda:1"."""
+    """cpu, cuda, cuda:1, ..."""
     dtype: Dtype = "float32"
     threads: int = 1
     """Of the CPU, inside one operation."""
@@ -37,7 +37,7 @@ class Setting:
     """Through `torch.compile`."""
     runtime: Runtime = "torch"
     clock: ClockName = "wall"
-    """"cpu" counts the processor time of the one thread that computes: what the wall would say were the core its own."""
+    """The wall's; or the processor time of the one thread that computes ("cpu"), as if the core were its own."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "img_size", image_shape(self.img_size))
@@ -141,7 +141,7 @@ def _require_compiler(device: str) -> None:
     import torch
 
     try:
-        compiled: Any = torch.compile(lambda x: (x * 2).relu().sum())
+        compiled: Any = torch.compile(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU()).to(device))
         with torch.inference_mode():
             compiled(torch.ones(4, 4, device=device))
     except Exception as error:

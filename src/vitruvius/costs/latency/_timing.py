@@ -23,6 +23,8 @@ Progress: TypeAlias = Callable[[int, int, str], object]
 _SLOT = 1e-3
 """What takes less is called several times in a turn, so that the clock's own cost does not count."""
 _MOST_CALLS = 50
+_LONG = 0.03
+"""What takes so long does not notice that others had the caches before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ class CudaClock:
     def time(self, run: Run, calls: int) -> float:
         import torch
 
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        event: Any = torch.cuda.Event
+        start, end = (event(enable_timing=True) for _ in range(2))
         with torch.cuda.device(self._device):
             torch.cuda.synchronize()
             start.record()
@@ -105,23 +108,23 @@ def in_turns(
 ) -> NDArray[np.float64]:
     """(runs, repeats) seconds. Every repeat visits all runs once, in an order of its own, so that drift hits all alike.
 
-    Short runs are called once untimed first, to find their memory as warm as when a network runs again and again.
+    All but long runs are called once untimed first: they find the caches as when one network runs again and again.
     """
     require_positive("the number of repeats", repeats)
     if type(warmup) is not int or warmup < 0:
         refuse("the number of warm-up calls must be a whole number", warmup, "0, 1, 2, ...")
-    calls = []
+    estimates = []
     for run in runs:
         for _ in range(warmup):
             run()
-        calls.append(calls_of(clock.time(run, 1)))
+        estimates.append(clock.time(run, 1))
     seconds = np.empty((len(runs), repeats))
     with _no_garbage_collection():
         for repeat in range(repeats):
             for place in rng.permutation(len(runs)).tolist():
-                if calls[place] > 1:
+                if estimates[place] < _LONG:
                     runs[place]()
-                seconds[place, repeat] = clock.time(runs[place], calls[place])
+                seconds[place, repeat] = clock.time(runs[place], calls_of(estimates[place]))
             gc.collect(0)
             if tick is not None:
                 tick()
@@ -130,7 +133,7 @@ def in_turns(
 
 def calls_of(seconds: float) -> int:
     """How many calls make one timed turn."""
-    return min(max(math.ceil(_SLOT / seconds), 1), _MOST_CALLS) if seconds > 0 else _MOST_CALLS
+    return max(math.ceil(_SLOT / max(seconds, _SLOT / _MOST_CALLS)), 1)
 
 
 @contextmanager
@@ -147,7 +150,6 @@ def _no_garbage_collection() -> Iterator[None]:
 @contextmanager
 def torch_threads(setting: Setting) -> Iterator[None]:
     """Torch on the setting's number of threads, and as it was afterwards."""
-    torch: Any
     import torch
 
     before = torch.get_num_threads()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import weakref
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,8 +44,8 @@ class Network:
     def module(self, setting: Setting) -> Any:
         from vitruvius.models import build
 
-        options = {"num_classes": setting.num_classes, "in_chans": setting.in_chans}
-        return build(self.arch, img_size=setting.img_size, seed=0, **options)
+        classes, channels = setting.num_classes, setting.in_chans
+        return build(self.arch, img_size=setting.img_size, num_classes=classes, in_chans=channels, seed=0)
 
     def shape(self, setting: Setting) -> tuple[int, ...]:
         assert isinstance(setting.img_size, tuple)
@@ -97,10 +98,12 @@ def prepare(workload: Workload, setting: Setting) -> Prepared:
 def live_bytes(module: Any, x: Any) -> int:
     """Bytes of the input and of the activations of a forward pass, when most of them are alive."""
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils import _python_dispatch
     from torch.utils._pytree import tree_leaves
 
-    class LiveBytes(TorchDispatchMode):
+    base: Any = _python_dispatch.TorchDispatchMode
+
+    class LiveBytes(base):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.now = self.peak = x.untyped_storage().nbytes()
@@ -129,16 +132,16 @@ def live_bytes(module: Any, x: Any) -> int:
 
     with torch.inference_mode(), LiveBytes() as mode:
         module(x)
-    return mode.peak
+    return int(mode.peak)
 
 
 def _session(module: Any, x: Any, setting: Setting) -> Run:
     """The network as ONNX Runtime runs it."""
     import logging
 
-    import onnxruntime
     import torch
 
+    onnxruntime: Any = import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = setting.threads, 1
     options.log_severity_level = 3

@@ -14,7 +14,6 @@ from vitruvius.arrays import IntArray
 from vitruvius.spaces import Path, Space
 from vitruvius.superformer import Superformer
 
-
 _TOGETHER = 64
 """Steps whose architectures are drawn at once."""
 
