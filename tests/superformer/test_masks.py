@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from superformer.test_law import superformer
+from superformer.test_law import PARTS_THAT_FOLLOW, superformer
 from vitruvius import Space, Superformer, spaces
 from vitruvius.spaces import StageSpace
 from vitruvius.superformer import RULES
@@ -146,6 +146,15 @@ def test_what_one_run_cannot_do_is_refused(name: str, sharing: str, private: tup
     with pytest.raises(ValueError, match=rule):
         made.several(torch.zeros(8, 3, 32, 32), archs, how="masked")
     assert made.several(torch.zeros(8, 3, 32, 32), archs).shape == (8, 3)
+
+
+def test_a_largest_network_without_the_widest_stage_is_refused() -> None:
+    space = PARTS_THAT_FOLLOW["stages that cannot all follow each other"]
+    made = Superformer(space, sharing="cyclic", private=(), num_classes=3, seed=0)
+    images, archs = torch.zeros(2, 3, 16, 16), [space.smallest, space.largest]
+    with pytest.raises(ValueError, match=r"every channel of .*whose widest stages cannot follow each other"):
+        made.several(images, archs, how="masked")
+    assert made.several(images, archs).shape == (2, 3)
 
 
 def test_the_faster_way_is_taken_where_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
