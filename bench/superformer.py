@@ -51,7 +51,7 @@ SEVERAL_ON_A_GPU = (
 )
 SEVERAL = (
     Setting("vit-resnas-tiny", "ordinal", (), 224, 16, 1000, 2),
-    Setting("vit-resnas-tiny", "ordinal", (), 224, 64, 1000, 2),
+    Setting("vit-resnas-tiny", "ordinal", (), 224, 64, 1000, 1),
     Setting("autoformer-nano", "ordinal", (), 32, 64, 10, 5),
     Setting("vit-resnas-nano", "ordinal", (), 32, 64, 10, 5),
 )
