@@ -53,8 +53,13 @@ SEVERAL_ON_A_GPU = (
 SEVERAL = (
     Setting("vit-resnas-tiny", "ordinal", (), 224, 16, 1000, 2),
     Setting("vit-resnas-tiny", "ordinal", (), 224, 64, 1000, 1),
+    Setting("autoformer-nano", "ordinal", (), 32, 16, 10, 5),
+    Setting("autoformer-nano", "ordinal", (), 32, 32, 10, 5),
     Setting("autoformer-nano", "ordinal", (), 32, 64, 10, 5),
+    Setting("vit-resnas-nano", "ordinal", (), 32, 16, 10, 5),
+    Setting("vit-resnas-nano", "ordinal", (), 32, 32, 10, 5),
     Setting("vit-resnas-nano", "ordinal", (), 32, 64, 10, 5),
+    Setting("vit-resnas-nano", "cyclic", (), 32, 64, 10, 5),
 )
 
 
