@@ -4,6 +4,7 @@ python bench/superformer.py                  # one thread
 python bench/superformer.py --threads 2
 python bench/superformer.py --clock cpu      # the process' own time, for a machine that others use too
 python bench/superformer.py --pixels 32      # the small settings only
+python bench/superformer.py --space s3-nano  # one space only
 python bench/superformer.py --device cuda
 """
 
@@ -51,9 +52,14 @@ SEVERAL_ON_A_GPU = (
 )
 SEVERAL = (
     Setting("vit-resnas-tiny", "ordinal", (), 224, 16, 1000, 2),
-    Setting("vit-resnas-tiny", "ordinal", (), 224, 64, 1000, 2),
+    Setting("vit-resnas-tiny", "ordinal", (), 224, 64, 1000, 1),
+    Setting("autoformer-nano", "ordinal", (), 32, 16, 10, 5),
+    Setting("autoformer-nano", "ordinal", (), 32, 32, 10, 5),
     Setting("autoformer-nano", "ordinal", (), 32, 64, 10, 5),
+    Setting("vit-resnas-nano", "ordinal", (), 32, 16, 10, 5),
+    Setting("vit-resnas-nano", "ordinal", (), 32, 32, 10, 5),
     Setting("vit-resnas-nano", "ordinal", (), 32, 64, 10, 5),
+    Setting("vit-resnas-nano", "cyclic", (), 32, 64, 10, 5),
 )
 
 
@@ -147,6 +153,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--pixels", type=int, help="only the settings of this image size")
+    parser.add_argument("--space", help="only the settings of this space")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     gpu = given.device == "cuda"
@@ -157,7 +164,7 @@ def main() -> None:
 
     def rows(settings: tuple[Setting, ...], measure: Callable[[Bench], str]) -> None:
         for setting in settings:
-            if given.pixels in (None, setting.img_size):
+            if given.pixels in (None, setting.img_size) and given.space in (None, setting.space):
                 row = f"{setting.space:<17}{setting.sharing:<9}{setting.img_size:>7}{setting.batch:>7}"
                 print(row + measure(Bench(setting, given.device, CLOCKS[given.clock])), flush=True)
 

@@ -35,7 +35,7 @@ def check(name: str, count: int) -> None:
 
 @pytest.mark.parametrize("name", ALL_SPACES)
 def test_costs_equal_the_built_network(name: str) -> None:
-    check(name, 102 if name in NANO_SPACES else 6)
+    check(name, 12 if name in NANO_SPACES else 4)  # 202 of each when there is time, below
 
 
 @pytest.mark.parametrize("count", [8, pytest.param(202, marks=pytest.mark.slow)])

@@ -109,5 +109,5 @@ def amount(count: int) -> str:
 
 def read_space(text: str) -> spaces.Space:
     """A space from its name or a YAML file."""
-    is_file = text.endswith((".yaml", ".yml", ".json")) or os.sep in text
+    is_file = "." in text or os.sep in text  # no name has one
     return spaces.Space.from_yaml(Path(text)) if is_file else spaces.load(text)

@@ -102,14 +102,12 @@ class Augment:
             refuse("every sample has a key", len(keys), len(indices))
         if not len(indices):
             return torch.empty(0, len(self.mean), *self.shape)
+        numbers = uniforms(keys, 4)  # drawn whether needed or not: bad keys are refused by every augmentation
         if self.weak:
             batch = self._fitted(images, indices)
             require_channels(batch[0], self.mean)
-            if self.padding or self.hflip or self.vflip:
-                batch = self._shifted(batch, uniforms(keys, 4))
-            return normalised(batch, self.mean, self.std)
+            return normalised(self._shifted(batch, numbers), self.mean, self.std)
         samples = []
-        numbers = uniforms(keys, 4)
         with lent_generators() as seed:
             for pixels, word, drawn in zip(images.pixels(indices), hashes(keys).tolist(), numbers, strict=True):
                 require_channels(pixels, self.mean)

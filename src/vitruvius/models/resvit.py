@@ -45,12 +45,23 @@ class ConvStem(nn.Module):
         return self.proj(x_BCHW + self.conv3(self.conv2(x_BCHW)))
 
 
+class MainBranch(nn.Module):
+    """The class token and the averages of 2x2 patches, with zeros for the added width."""
+
+    def __init__(self, padding: int) -> None:
+        super().__init__()
+        self.padding = padding
+
+    def forward(self, x_BNC: Tensor, grid: Grid) -> Tensor:
+        pooled = to_tokens(F.avg_pool2d(to_map(x_BNC[:, 1:], grid), 2))
+        return F.pad(torch.cat([x_BNC[:, :1], pooled], dim=1), (0, self.padding))
+
+
 class SpatialReduction(Downsample):
-    """Residual spatial reduction (Figure 3).
+    """Residual spatial reduction (Figure 3): a main branch, where the record has one, and a residual branch.
 
     Residual branch: norm, then a strided convolution and new positions for the patches, a linear layer for the class
-    token. Main branch: average pooling, and zeros for the added width. One norm serves patches and class token, as in
-    the released code; the figure draws two.
+    token. One norm serves patches and class token, as in the released code; the figure draws two.
     """
 
     axes: ClassVar[Axes] = {
@@ -63,8 +74,7 @@ class SpatialReduction(Downsample):
 
     def __init__(self, before: int, after: int, grid: Grid, eps: float, main_branch: bool) -> None:
         super().__init__()
-        self.padding = after - before
-        self.main_branch = main_branch
+        self.main = MainBranch(after - before) if main_branch else None
         self.norm = nn.LayerNorm(before, eps=eps)
         self.conv = nn.Conv2d(before, after, 3, 2, padding=1)
         self.token = nn.Linear(before, after)
@@ -76,11 +86,7 @@ class SpatialReduction(Downsample):
         patches = to_tokens(self.conv(to_map(normed[:, 1:], grid))) + self.pos_embed
         residual = torch.cat([self.token(normed[:, :1]), patches], dim=1)
         smaller = (grid[0] // 2, grid[1] // 2)
-        if not self.main_branch:
-            return residual, smaller
-        pooled = to_tokens(F.avg_pool2d(to_map(x_BNC[:, 1:], grid), 2))
-        main = F.pad(torch.cat([x_BNC[:, :1], pooled], dim=1), (0, self.padding))
-        return main + residual, smaller
+        return (residual if self.main is None else self.main(x_BNC, grid) + residual), smaller
 
 
 class ResViT(Backbone):

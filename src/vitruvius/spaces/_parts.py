@@ -57,12 +57,12 @@ class CostParts:
 
     def blocks(self, s: int, metric: str) -> Floats:
         """(layers, rows, K): every option of every layer."""
-        layout, grid = self.space.layout, self._grid(s)
-        costs = []
-        for option in layout.block_options(s):
-            stage = self.space.stage_arrays(layout.fill(layout.full_rows(s), s, option), s)
-            costs.append(_pick(blocks_cost(self._family, stage, grid), metric).T)
-        return np.stack(costs, axis=-1)
+        layout, options = self.space.layout, self.space.layout.block_options(s)
+        rows = layout.full_rows(s)
+        stage = self.space.stage_arrays(np.concatenate([layout.fill(rows, s, option) for option in options]), s)
+        high, wide = (np.tile(side, len(options)) for side in self._grid(s))
+        costs = _pick(blocks_cost(self._family, stage, (high, wide)), metric)
+        return costs.reshape(len(options), len(rows), -1).transpose(2, 1, 0)
 
     def first(self, metric: str) -> Floats:
         """(rows of stage 0,): from the pixels to the first stage."""

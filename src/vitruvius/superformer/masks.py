@@ -3,7 +3,8 @@
 The largest plain model runs once. Each sample sees only its own channels: what a layer adds to the residual stream is
 masked, what the output projections of attention and MLP read is masked, layer norms have the statistics of the narrow
 network, and blocks that a sample lacks pass it by. Which channels are whose is read off the modules' declared axes, as
-the slices are, so that masked and sliced execution agree.
+the slices are, so that masked and sliced execution agree. Between the stages of ViT-Res and PiT channels are carried
+over by their places in the narrow network, which are not their places in the largest: there they are moved.
 
 What one run of the largest network cannot do is refused: samples with other patches, mixers, windows or heads of other
 widths, and parts that are private to a choice in which the samples differ. Batch norms (the stem of ViT-Res) see the
@@ -18,15 +19,18 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from vitruvius.arch import Arch, Block, refuse
 from vitruvius.models._layers import StageBlocks, TransformerBlock
+from vitruvius.models.pit import Pooling
 from vitruvius.models.resvit import SpatialReduction
 from vitruvius.models.twins import PositionConv
 from vitruvius.spaces import Path
 from vitruvius.superformer._slices import Slice
+from vitruvius.superformer.sharing import Pieces
 
 if TYPE_CHECKING:
     from vitruvius.superformer.superformer import Superformer
@@ -112,6 +116,13 @@ def _check(
     rule = "masked execution runs one network for all samples"
     if superformer.space.attn_scale == "embed":
         refuse(f"{rule}, and attn_scale 'embed' differs with their widths", "embed", "sliced execution, or 'head'")
+    for name, part in whole.items():
+        if name.endswith(".weight") and part.cuts:
+            refuse(
+                f"{rule}, which must have every channel of {name}",
+                f"{superformer.space.name!r}, whose widest stages cannot follow each other",
+                "sliced execution",
+            )
     names = {part.shared for part in whole.values()}
     for arch, path, slices in zip(archs, paths, plans, strict=True):
         if other := sorted({part.shared for part in slices.values()} - names):
@@ -126,15 +137,15 @@ def _check(
                         _kind(block),
                         _kind(base.stages[s].blocks[layer]),
                     )
-        _check_alignment(superformer, base, arch, slices)
+        _check_heads(arch, slices)
 
 
 def _kind(block: Block) -> tuple[object, ...]:
     return (block.mixer, block.window, block.reduction, block.qk // block.heads, block.v // block.heads)
 
 
-def _check_alignment(superformer: Superformer, base: Arch, arch: Arch, slices: dict[str, Slice]) -> None:
-    """Heads must be cut whole, and widths that are laid side by side must start together."""
+def _check_heads(arch: Arch, slices: dict[str, Slice]) -> None:
+    """Heads must be cut whole."""
     for name, part in slices.items():
         if name.endswith(("attn.q.weight", "attn.v.weight")):
             stage, place = (int(number) for number in name.split(".")[1:4:2])
@@ -145,16 +156,6 @@ def _check_alignment(superformer: Superformer, base: Arch, arch: Arch, slices: d
                 refuse(
                     f"masked execution needs whole heads, of {unit} channels", pieces, "a rule that cuts heads whole"
                 )
-        if arch.family in ("resvit", "pit") and any(piece[0][0] for _, piece in part.cuts if ".mlp." not in name):
-            refuse(
-                f"family {arch.family!r} lays widths side by side between stages: masks need the first channels",
-                superformer.rule.name,
-                "sharing='ordinal'",
-            )
-    if arch.family == "pit":
-        ratios = [[b.dim // a.dim for a, b in zip(x.stages, x.stages[1:], strict=False)] for x in (arch, base)]
-        if ratios[0] != ratios[1]:
-            refuse("masked pooling has one number of channels out of each", ratios[0], ratios[1])
 
 
 class _Masks:
@@ -206,6 +207,8 @@ class _Masks:
     def hooks(self, model: nn.Module) -> list[Any]:
         handles = []
         for prefix, module in model.named_modules():
+            if isinstance(module, SpatialReduction | Pooling):
+                handles += self._carrying_hooks(module, f"{prefix}.token.weight")  # before the masks of what comes out
             axes = getattr(module, "axes", {})
             for own, names in axes.items():
                 owner_name, _, kind = own.rpartition(".")
@@ -273,6 +276,22 @@ class _Masks:
             return []
         return [reduction.register_forward_hook(lambda m, args, y, k=mask[:, None, :]: (y[0] * k, y[1]))]
 
+    def _carrying_hooks(self, module: SpatialReduction | Pooling, name: str) -> list[Any]:
+        """A narrow network's channels stand by their order between stages; ordinal ones stand so in the largest too."""
+        sizes, origins = module.token.weight.shape, _pooled if isinstance(module, Pooling) else _padded
+        rows = []
+        for plan in self._plans:
+            cuts = dict(plan[name].cuts)
+            rows.append(origins(*sizes, *(_channels(cuts.get(i, ((0, size),))) for i, size in enumerate(sizes))))
+        if all(row == origins(*sizes, [], []) for row in rows):
+            return []
+        index = torch.tensor(rows, device=self._options["device"]).repeat_interleave(self._share, 0)
+        if isinstance(module, Pooling):
+            return [module.conv.register_forward_hook(lambda conv, args, _: _pool(conv, args[0], index))]
+        if module.main is None:
+            return []
+        return [module.main.register_forward_hook(lambda m, args, y: y.gather(2, index[:, None, :].expand_as(y)))]
+
     def _token_hooks(self, model: nn.Module) -> list[Any]:
         """Class token and positions are parameters, not layers: their sum is masked where it enters the stages."""
         name = next((n for n in ("cls_token", "pos_embed") if n in self._whole), None)
@@ -280,6 +299,36 @@ class _Masks:
         if name is None or (mask := self.of(name, 2, model.get_parameter(name).shape[2])) is None:
             return []
         return [drop.register_forward_hook(lambda m, args, y, k=mask[:, None, :]: y * k)]
+
+
+def _channels(pieces: Pieces) -> list[int]:
+    return [start + i for start, length in pieces for i in range(length)]
+
+
+def _padded(after: int, before: int, target: list[int], source: list[int]) -> list[int]:
+    """Of the zero-padded channels, the one that each channel of a wider stage is in a narrow network."""
+    row = list(range(after))
+    zero = next((channel for channel in range(after) if channel not in source), 0)
+    for place, channel in enumerate(target):
+        if place < len(source):
+            row[channel] = source[place]
+        elif channel in source:
+            row[channel] = zero
+    return row
+
+
+def _pooled(after: int, before: int, target: list[int], source: list[int]) -> list[int]:
+    """The channel that each channel of the next stage is pooled from in a narrow network."""
+    row = [channel * before // after for channel in range(after)]
+    for place, channel in enumerate(target):
+        row[channel] = source[place * len(source) // len(target)]
+    return row
+
+
+def _pool(conv: nn.Conv2d, x_BCHW: Tensor, index: Tensor) -> Tensor:
+    """The depthwise convolution, every sample's channels read from where its index says."""
+    x_BCHW = x_BCHW.gather(1, index[:, :, None, None].expand(-1, -1, *x_BCHW.shape[2:]))
+    return F.conv2d(x_BCHW, conv.weight, conv.bias, conv.stride, conv.padding, groups=conv.out_channels)
 
 
 @lru_cache(maxsize=4096)

@@ -37,7 +37,7 @@ __all__ = ["Superformer"]
 
 How: TypeAlias = Literal["auto", "sliced", "masked"]
 
-_MASK_UP_TO = {"cpu": 4, "cuda": 16}
+_MASK_UP_TO = {"cpu": 2, "cuda": 16}
 """Samples a share. Sixteen small runs wait for launches and for sixteen gradients of full size; one masked run computes
 what the narrow networks lack. Where the one outweighs the other was measured (docs/superformer.md)."""
 

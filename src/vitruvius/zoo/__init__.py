@@ -90,7 +90,7 @@ def read(text: str) -> Arch:
     """An architecture from a name of the zoo, a JSON file, or JSON text."""
     if text.lstrip().startswith("{"):
         return Arch.from_json(text)
-    if text.endswith(".json") or "/" in text or "\\" in text:
+    if any(mark in text for mark in "./\\"):  # no name has one
         try:
             return Arch.from_json(Path(text).read_text())
         except (OSError, UnicodeDecodeError) as error:
