@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import shutil
@@ -12,7 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), "")
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
+)
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -124,9 +127,14 @@ def opened(folder: Path) -> Iterator[Page]:
     to_browser, writing = os.pipe()
     reading, from_browser = os.pipe()
     command = [CHROMIUM, *_FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"]
-    # The browser reads from 3 and writes to 4.
-    shell = ["sh", "-c", f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}', *command]
-    process = subprocess.Popen(shell, pass_fds=(to_browser, from_browser), stderr=subprocess.DEVNULL)
+
+    def arrange() -> None:
+        """The browser reads from 3 and writes to 4."""
+        ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (to_browser, from_browser)]
+        os.dup2(ends[0], 3)
+        os.dup2(ends[1], 4)
+
+    process = subprocess.Popen(command, pass_fds=(3, 4), preexec_fn=arrange, stderr=subprocess.DEVNULL)
     os.close(to_browser)
     os.close(from_browser)
     try:

@@ -37,13 +37,16 @@ def attention(contents: Contents) -> Section | None:
     parts = [
         plot(
             "attention-distance",
-            spread(heads, "stage-block", "mean attention distance (pixels)"),
-            f"How far the heads of chosen layers look, in the mean over {found['images']} images of search-validation.",
+            spread(heads, "stage-block", "mean attention distance (pixels)", single=True),
+            f"How far the heads of chosen layers look, in the mean over {found['images']} images of search-validation. "
+            "A point is a head.",
+            half=True,
         ),
         plot(
             "attention-top",
             _quantile_boxes(nearest),
             "Distance from a query to its most attended keys: 5 to 95 %, quartiles, median and mean (dashed).",
+            half=True,
         ),
         heading("Attention maps"),
         text(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vitruvius.arch import Arch, ImageSize
-from vitruvius.pipeline.search import open_search
+from vitruvius.pipeline.search import JOURNAL, open_search
 from vitruvius.report._read import Contents, read_json, read_lines
 from vitruvius.search import Objective, Trial
 from vitruvius.training.run import RECORD, RESULT
@@ -51,7 +51,9 @@ def searches_of(contents: Contents) -> list[Candidates]:
 def _search(name: str, folder: Path) -> Candidates:
     run = open_search(folder)
     height, width = run.record["job"]["img_size"]
-    return Candidates(name, run.space.name, run.trials, run.objectives, (height, width), run.finished)
+    begun = run.config.storage is not None or (folder / JOURNAL).exists()
+    trials = run.trials if begun else []
+    return Candidates(name, run.space.name, trials, run.objectives, (height, width), run.finished)
 
 
 def _last_search(contents: Contents, file: Path) -> Candidates:

@@ -90,7 +90,7 @@ def front(
                 "color": generations,
                 "colorscale": "Viridis",
                 "showscale": len(set(generations)) > 1,
-                "colorbar": {"title": {"text": "generation"}, "thickness": 10},
+                "colorbar": {"title": {"text": "generation"}, "thickness": 10, "dtick": max(1, max(generations) // 5)},
             },
         },
         {
@@ -142,15 +142,18 @@ def distributions(samples: Mapping[str, Sequence[float]], x_title: str) -> dict[
     return figure
 
 
-def spread(samples: Mapping[str, Sequence[float]], x_title: str, y_title: str) -> dict[str, Any]:
-    """A box for each sample; the dashed line is its mean."""
+def spread(
+    samples: Mapping[str, Sequence[float]], x_title: str, y_title: str, *, single: bool = False
+) -> dict[str, Any]:
+    """A box for each sample; the dashed line is its mean. `single`: with its points."""
     data = [
         {
             "type": "box",
             "name": name,
             "y": list(values),
             "boxmean": True,
-            "boxpoints": False,
+            "boxpoints": "all" if single else False,
+            **({"jitter": 0.3, "pointpos": 0} if single else {}),
             "showlegend": False,
             "marker": {"color": COLORS[0]},
         }

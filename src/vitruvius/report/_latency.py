@@ -35,14 +35,11 @@ def _search(contents: Contents, name: str, record: dict[str, Any]) -> list[Part]
     caption = f"{name or 'The search'}: latency as predicted, and as measured side by side on this machine."
     parts = [plot(f"latency-{name or 'search'}", figure, caption)]
     if predictor:
-        spread = f"The measurements themselves spread by {predictor['spread']:.1%}."
         setting = predictor["setting"]
         size = "×".join(map(str, setting["img_size"]))
-        where = (
-            f"{predictor['machine']}; {setting['threads']} threads" if "threads" in setting else predictor["machine"]
-        )
         parts += [
-            text(f"On {where}; batch {setting['batch']}, {size} pixels. {spread}", quiet=True),
+            text(f"On {predictor['machine']}, threads: {setting['threads']}, batch {setting['batch']}, {size} pixels."),
+            text(f"The measurements themselves spread by {predictor['spread']:.1%}.", quiet=True),
             table([_accuracy(row) for row in predictor["accuracy"]]),
         ]
     if tried:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import Any
 
-from vitruvius.arch import refuse
 from vitruvius.report.drawing import MIXER_COLORS
 
 __all__ = [
@@ -97,12 +96,21 @@ def cards(values: Mapping[str, str]) -> Part:
     return Part(f"<div class=cards>{''.join(made)}</div>")
 
 
-def plot(name: str, figure: dict[str, Any], caption: str, archs: Mapping[str, dict[str, Any]] | None = None) -> Part:
-    """A figure; a click on a point draws its architecture below, where `archs` has it."""
+def plot(
+    name: str,
+    figure: dict[str, Any],
+    caption: str,
+    archs: Mapping[str, dict[str, Any]] | None = None,
+    *,
+    half: bool = False,
+) -> Part:
+    """A figure; a click on a point draws its architecture below, where `archs` has it. Two halves stand side by side,
+    where there is room."""
     draws = f' data-draws="{name}-picked"' if archs else ""
     picked = f'<div class="drawing picked" id="{name}-picked"></div>' if archs else ""
-    made = f'<figure><div class=plot data-figure="{name}"{draws}></div><figcaption>{html.escape(caption)}</figcaption>'
-    return Part(f"{made}</figure>{picked}", {name: figure}, archs or {})
+    width = " class=half" if half else ""
+    made = f'<div class=plot data-figure="{name}"{draws}></div><figcaption>{html.escape(caption)}</figcaption>'
+    return Part(f"<figure{width}>{made}</figure>{picked}", {name: figure}, archs or {})
 
 
 def drawings(shown: Mapping[str, tuple[dict[str, Any], str]]) -> Part:
@@ -142,10 +150,8 @@ def _finite(value: Any) -> Any:
 
 def page(title: str, subtitle: str, sections: Sequence[Section], foot: str) -> str:
     """All of it as one text."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        refuse("the report needs plotly", "none", "pip install 'vitruvius[report]'")
+    from plotly.offline import get_plotlyjs
+
     assets = resources.files("vitruvius.report") / "assets"
     parts = [part for section in sections for part in section.parts]
     given = {

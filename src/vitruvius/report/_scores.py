@@ -10,6 +10,7 @@ import numpy as np
 
 from vitruvius.arch import Arch
 from vitruvius.correlation import kendall_matrix
+from vitruvius.costs import short
 from vitruvius.proxies import BASELINES, chosen_proxies
 from vitruvius.report._figures import axes, label_of, points, scatter
 from vitruvius.report._page import Part, Section, drawings, heading, plot, table, text
@@ -86,7 +87,7 @@ def scores(contents: Contents) -> Section | None:
 
 def _numbers(row: dict[str, Any], found: dict[str, list[float]]) -> dict[str, str]:
     said = {name: f"{row[name]:.4g}" for name in found if name in row and name not in ("params", "macs")}
-    return said | {"MACs": f"{row['macs'] / 1e6:.4g} M", "parameters": f"{row['params'] / 1e6:.4g} M"}
+    return said | {"MACs": short(row["macs"]), "parameters": short(row["params"])}
 
 
 def _agreement(found: dict[str, list[float]]) -> list[dict[str, str]]:
@@ -118,13 +119,13 @@ def ranking(contents: Contents) -> Section | None:
         every = points(found[name], [accuracy[each] for each in ids], ids, "networks")
         tau = overall.get(name, {}).get("kendall")
         caption = f"{name}: Kendall's τ {_interval(tau)}." if tau else f"{name}."
-        parts.append(plot(f"rank-{name}", {"data": [every], "layout": axes(name, "accuracy (%)")}, caption))
+        parts.append(plot(f"rank-{name}", {"data": [every], "layout": axes(name, "accuracy (%)")}, caption, half=True))
     if overall:
         parts.append(heading("Over all networks, with 95 % bootstrap intervals"))
         parts.append(table([_correlations(name, each) for name, each in overall.items()]))
     for band in contents.result.get("bands", []):
         low, high = band["params"]
-        parts.append(heading(f"Between {low / 1e6:.4g} and {high / 1e6:.4g} million parameters"))
+        parts.append(heading(f"Between {short(low)} and {short(high)} parameters"))
         parts.append(table([_correlations(name, each) for name, each in band["proxies"].items()]))
     return Section("ranking", "Scores against accuracies", parts)
 

@@ -25,11 +25,12 @@ _SIDE_BY_SIDE = 4
 def searches(contents: Contents) -> Section | None:
     """Every search of the folder: accuracy against cost, the front's networks, progress, errors."""
     parts: list[Part] = []
-    for search in searches_of(contents):
+    found = searches_of(contents)
+    for search in found:
         key = f"search-{search.name}" if search.name else "search"
         complete = search.complete
         failed = len(search.trials) - len(complete)
-        which = f"{search.name}: " if search.name else ""
+        which = f"{search.name}: " if len(found) > 1 else ""
         going = "" if search.finished else " The search has not finished: this is what there is so far."
         parts.append(
             text(
@@ -101,7 +102,9 @@ def _progress(key: str, search: Candidates) -> list[Part]:
         series[f"best of the {len(random)} random ones"] = ([places[0], places[-1]], [sign * drawn] * 2)
     figure = lines(series, "candidates evaluated", title)
     figure["data"][0]["line"]["shape"] = "hv"
-    parts = [plot(f"{key}-progress", figure, "The best so far, in the order in which candidates were proposed.")]
+    parts = [
+        plot(f"{key}-progress", figure, "The best so far, in the order in which candidates were proposed.", half=True)
+    ]
     if len(complete) > 2:
         parts.append(_volumes(key, search, places))
     generations = sorted({trial.generation for trial in complete})
@@ -111,7 +114,9 @@ def _progress(key: str, search: Candidates) -> list[Part]:
             for g in generations
         }
         boxes = spread(by_generation, "generation", title)
-        parts.append(plot(f"{key}-generations", boxes, "The new networks of each generation; dashed: the mean."))
+        parts.append(
+            plot(f"{key}-generations", boxes, "The new networks of each generation; dashed: the mean.", half=True)
+        )
     return parts
 
 
@@ -126,7 +131,7 @@ def _volumes(key: str, search: Candidates, places: Sequence[float]) -> Part:
     series = {"hypervolume": ([places[end - 1] for end in ends], share)}
     names = " and ".join(objective.name for objective in objectives)
     caption = f"Hypervolume of {names} as a share of the last, measured from the worst of the first generation."
-    return plot(f"{key}-hypervolume", lines(series, "candidates evaluated", "hypervolume / last"), caption)
+    return plot(f"{key}-hypervolume", lines(series, "candidates evaluated", "hypervolume / last"), caption, half=True)
 
 
 def _errors(key: str, complete: Sequence[Trial]) -> list[Part]:
@@ -138,7 +143,7 @@ def _errors(key: str, complete: Sequence[Trial]) -> list[Part]:
         name = "random" if trial.made in ("random", "drawn", "widening") else "bred"
         groups.setdefault(name, []).append(100 - trial.scores["accuracy"])
     caption = "Empirical distribution of the errors on search-validation, with inherited weights."
-    return [plot(f"{key}-errors", distributions(groups, "error (%)"), caption)]
+    return [plot(f"{key}-errors", distributions(groups, "error (%)"), caption, half=True)]
 
 
 def inherited(contents: Contents) -> Section | None:
@@ -150,7 +155,7 @@ def inherited(contents: Contents) -> Section | None:
 
     x, y = ([pair[side] for pair in pairs.values()] for side in (0, 1))
     texts = [f"<b>{name}</b><br>inherited {a:.2f} %, trained {b:.2f} %" for name, (a, b) in pairs.items()]
-    titles = ("with the superformer's weights, on search-validation (%)", "trained, on test (%)")
+    titles = ("inherited, on search-validation (%)", "trained, on test (%)")
     figure = {"data": [scatter(x, y, texts, "networks")], "layout": axes(*titles)}
     said = f"{len(pairs)} networks were trained, too few for a rank correlation (4 or more)."
     if len(pairs) >= 4:

@@ -15,7 +15,7 @@ __all__ = ["percent", "state", "summary"]
 
 _LEGEND = (
     "A row is a block. Left: queries, keys and values together, in as many parts as there are heads. Right: the MLP. "
-    "Behind both: the width of the stage. In the middle: heads, and the window or reduction."
+    "The lines across: the width of the stage. In the middle: heads, and the window or reduction."
 )
 _PHASES = {
     "superformer": "the superformer",
@@ -91,7 +91,7 @@ def _journey(contents: Contents) -> Section:
     parts = [cards(values), table([{key: row[key] for key in told} for row in shown], best)]
     height, width = contents.result["img_size"]
     drawn = {
-        row["name"]: (drawing(Arch.from_dict(row["arch"]), (height, width)), f"{row['macs'] / 1e6:.4g} M MACs")
+        row["name"]: (drawing(Arch.from_dict(row["arch"]), (height, width)), f"{costs.short(row['macs'])} MACs")
         for row in rows
     }
     return Section("summary", "What was found", [*parts, *_side_by_side("The networks, to one scale", drawn)])
@@ -103,7 +103,7 @@ def _network(training: Training) -> Section:
     if result:
         accuracies = {f"{part} top-1": percent(result[part]["accuracy"]["top1"]) for part in ("test", "validation")}
         values = {name.replace("validation", "search-validation"): v or "" for name, v in accuracies.items()} | values
-    drawn = {training.arch.id: (drawing(training.arch, training.img_size), f"{counted.macs / 1e6:.4g} M MACs")}
+    drawn = {training.arch.id: (drawing(training.arch, training.img_size), f"{costs.short(counted.macs)} MACs")}
     return Section("summary", "The network", [cards(values), *_side_by_side("", drawn)])
 
 
@@ -155,7 +155,7 @@ def _side_by_side(title: str, drawn: dict[str, tuple[dict[str, Any], str]]) -> l
 
 
 def _costs(macs: float, params: float) -> dict[str, str]:
-    return {"MACs": f"{macs / 1e6:.4g} M", "parameters": f"{params / 1e6:.4g} M"}
+    return {"MACs": costs.short(macs), "parameters": costs.short(params)}
 
 
 def _duration(seconds: float) -> str:

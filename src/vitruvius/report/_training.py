@@ -23,9 +23,9 @@ def health(contents: Contents) -> Section | None:
         if not training.measured:
             parts.append(text(f"{training.said}: not validated yet."))
         else:
-            parts.append(plot(key, _accuracies(training), _health_said(training)))
+            parts.append(plot(key, _accuracies(training), _health_said(training), half=True))
         caption = f"{training.said}: training loss, the mean of an epoch."
-        parts.append(plot(f"{key}-loss", _loss([training]), caption))
+        parts.append(plot(f"{key}-loss", _loss([training]), caption, half=True))
     return Section("superformer", "The superformer's health", parts) if parts else None
 
 
@@ -72,8 +72,8 @@ def retraining(contents: Contents) -> Section | None:
     parts = []
     if series:
         figure = lines(series, "epoch", "top-1 (%)", markers=True)
-        parts.append(plot("retraining", figure, "Top-1 on search-validation while training."))
-    parts.append(plot("retraining-loss", _loss(trainings), "Training loss, the mean of an epoch."))
+        parts.append(plot("retraining", figure, "Top-1 on search-validation while training.", half=True))
+    parts.append(plot("retraining-loss", _loss(trainings), "Training loss, the mean of an epoch.", half=True))
     rows = [
         {
             "run": training.said,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from vitruvius.extras import require_extra
 from vitruvius.files import replace_file
 from vitruvius.report._attention import attention
 from vitruvius.report._latency import latency
@@ -37,6 +38,7 @@ _SECTIONS = (
 
 def write_report(folder: str | Path, out: str | Path | None = None, pictures: bool = True) -> Path:
     """Writes `report.html` into the run folder or another one, and its figures as PNGs into `report/`; its path."""
+    require_extra("report", "a report")
     contents = read_contents(folder)
     target = Path(folder) if out is None else Path(out)
     sections = [section for make in _SECTIONS if (section := make(contents)) is not None]

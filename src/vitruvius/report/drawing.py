@@ -78,6 +78,8 @@ def draw_png(path: Path, drawings: Mapping[str, tuple[dict[str, Any], str]]) -> 
                     place = (-gap - qkv * (head + 1) / heads, y + 0.15)
                     ax.add_patch(Rectangle(place, qkv / heads, 0.7, fc=color, ec="white", lw=0.6))
                 ax.add_patch(Rectangle((gap, y + 0.15), mlp, 0.7, fc=MIXER_COLORS["mlp"], lw=0))
+                for x in (-gap - dim, gap + dim):
+                    ax.plot([x, x], [y + 0.02, y + 0.98], color="0.1", lw=0.7)
                 label = f"{heads}" if reach is None else f"{heads}·{reach}"
                 ax.text(0, y + 0.52, label, ha="center", va="center", fontsize=6.5)
                 y += 1
