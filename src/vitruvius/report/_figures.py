@@ -25,6 +25,8 @@ __all__ = [
 ]
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f8c9b")
+_MARKED = 25
+"""A curve of more points is drawn without them."""
 _UNITS = {
     "params": ("parameters (millions)", 1e-6),
     "macs": ("MACs (millions)", 1e-6),
@@ -116,7 +118,7 @@ def lines(
     data = [
         {
             "type": "scatter",
-            "mode": "lines+markers" if markers else "lines",
+            "mode": "lines+markers" if markers and len(x) <= _MARKED else "lines",
             "name": name,
             "x": list(x),
             "y": list(y),

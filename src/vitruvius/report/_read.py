@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -92,7 +93,10 @@ class Contents:
     def commands(self, name: str = "") -> list[str]:
         """The shell lines that made a run."""
         file = self.folder / name / COMMANDS
-        return file.read_text().splitlines() if file.exists() else []
+        if not file.exists():  # of a run by an earlier version
+            command = self.records[name].get("command")
+            return [shlex.join(command)] if command else []
+        return file.read_text().splitlines()
 
     def analysis(self, name: str) -> Any:
         """What the run measured for its report, or None."""
