@@ -177,6 +177,25 @@ def test_a_latency_search(runs: Path, tmp_path: Path) -> None:
     assert (best["x"], best["y"]) == ([1.0], [2.0])
 
 
+def test_the_searches_of_an_evolution(runs: Path, tmp_path: Path) -> None:
+    """New candidates and those that the errors needed; what was found is what its search said."""
+    place = tmp_path / "space-0"
+    shutil.copytree(runs / "super", place / "superformer")
+    lines = [json.dumps(trial.to_dict()) for trial in searches_of(read_contents(runs))[0].trials]
+    (place / "scored.jsonl").write_text("".join(f"{line}\n" for line in lines[:5]))
+    (place / "searched.jsonl").write_text("".join(f"{line}\n" for line in lines[5:]) + lines[0][:40])
+    (place / "search.json").write_text(json.dumps({**json.loads(lines[7]), "networks": 9}))
+    (tmp_path / "run.json").write_text(json.dumps({"kind": "evolve-space", "config": {}}))
+    (search,) = searches_of(read_contents(tmp_path))
+    assert (search.name, search.space, search.img_size) == ("space-0", "vitas-nano", (8, 8))
+    assert [trial.arch.id for trial in search.trials] == [json.loads(line)["id"] for line in lines]
+    assert search.best().arch.id == json.loads(lines[7])["id"]
+    (place / "search.json").unlink()
+    (search,) = searches_of(read_contents(tmp_path))
+    assert not search.finished
+    assert search.best().value("accuracy") == max(trial.value("accuracy") for trial in search.complete)
+
+
 @pytest.mark.parametrize("name", ["s3-tiny", "vitas-a", "twins-svt-small", "vit-resnas-tiny", "tf-tas-pit-ti"])
 def test_a_drawing_says_what_the_network_is(name: str) -> None:
     arch = published(name)

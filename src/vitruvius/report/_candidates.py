@@ -9,7 +9,7 @@ from vitruvius.arch import Arch, ImageSize
 from vitruvius.pipeline.search import JOURNAL, open_search
 from vitruvius.report._read import Contents, read_json, read_lines
 from vitruvius.search import Objective, Trial
-from vitruvius.training.run import RECORD, RESULT
+from vitruvius.training.run import RECORD
 
 __all__ = ["Candidates", "inherited_accuracies", "searches_of"]
 
@@ -25,13 +25,17 @@ class Candidates:
     objectives: tuple[Objective, ...]
     img_size: ImageSize
     finished: bool
+    found: Trial | None = None
+    """What it gave as its best, where the trials hold others beside its own."""
 
     @property
     def complete(self) -> list[Trial]:
         return [trial for trial in self.trials if trial.complete]
 
     def best(self) -> Trial:
-        """By the first objective."""
+        """What it found; so far, by the first objective, where it goes on."""
+        if self.found is not None:
+            return self.found
         first = self.objectives[0]
         return (max if first.maximise else min)(self.complete, key=lambda trial: trial.value(first.name))
 
@@ -61,13 +65,15 @@ def _last_search(contents: Contents, file: Path) -> Candidates:
     place = file.parent
     training = read_json(place / "superformer" / RECORD)
     size = training["job"]["img_size"]
+    found = read_json(place / "search.json") if (place / "search.json").exists() else None
     return Candidates(
         str(place.relative_to(contents.folder)),
         training["job"]["space"]["name"],
         [Trial.from_dict(line) for line in [*read_lines(place / "scored.jsonl"), *read_lines(file)]],
         (Objective.of("accuracy"),),
         size if isinstance(size, int) else (size[0], size[1]),
-        (place / "search.json").exists() or (place.parent / RESULT).exists(),
+        found is not None,
+        None if found is None else Trial.from_dict({key: found[key] for key in found if key != "networks"}),
     )
 
 
