@@ -37,8 +37,9 @@ from vitruvius.evaluation.accuracy import InheritedAccuracy
 from vitruvius.files import replace_file, write_json
 from vitruvius.pipeline._scores import Scores
 from vitruvius.pipeline.evolve_config import EvolveSpaceConfig
+from vitruvius.pipeline.evolved import FOUND, MOVES, SCORED, SEARCHED, SPACE, TABLE, open_evolution, space_folder
 from vitruvius.search import Domain, Trial, make_searcher
-from vitruvius.search.space_evolution import ETTable, Evolved, draw_sample, evolve, measure, resolve_steps
+from vitruvius.search.space_evolution import Evolved, draw_sample, evolve, measure, resolve_steps
 from vitruvius.spaces import Space
 from vitruvius.superformer import Superformer
 from vitruvius.training import Run, open_run, train
@@ -46,16 +47,11 @@ from vitruvius.training.jobs import load_space
 from vitruvius.training.plan import make_plan
 from vitruvius.training.run import FINAL, RESULT, begin_folder, load_data, versions
 
-__all__ = ["evolve_space", "plan_summary", "space_folder"]
+__all__ = ["evolve_space", "plan_summary"]
 
 VERSION = 1
-SPACE, SUPERFORMER, SCORED, TABLE, MOVES = "space.yaml", "superformer", "scored.jsonl", "e-t.json", "moves.json"
-SEARCHED, FOUND = "searched.jsonl", "search.json"
+SUPERFORMER = "superformer"
 _FREE = ("versions", "config.device")
-
-
-def space_folder(out: str | Path, t: int) -> Path:
-    return Path(out) / f"space-{t}"
 
 
 def evolve_space(config: EvolveSpaceConfig, out: str | Path, *, quiet: bool = False) -> dict[str, Any]:
@@ -188,7 +184,10 @@ class _Evolution:
 
     def _score(self, scale: _Scale, scores: Scores, archs: Sequence[Arch], made: Sequence[str], what: str) -> None:
         """Scores what has no score yet."""
-        fresh = {arch: how for arch, how in zip(archs, made, strict=True) if arch not in scores}
+        fresh: dict[Arch, str] = {}
+        for arch, how in zip(archs, made, strict=True):
+            if arch not in scores:
+                fresh.setdefault(arch, how)
         shown: Iterable[tuple[Arch, str]] = fresh.items()
         if not self.console.quiet and self.console.is_terminal and len(fresh) > 1:
             shown = track(fresh.items(), f"  {what}", total=len(fresh), console=self.console, transient=True)
@@ -238,12 +237,11 @@ class _Evolution:
         place = space_folder(self.folder, last)
         self._search(last, Space.from_yaml(place / SPACE), open_run(place / SUPERFORMER))
         spaces = []
-        for t in range(last + 1):
-            folder = space_folder(self.folder, t)
-            table = ETTable.from_dict(json.loads((folder / TABLE).read_text()))
-            found = json.loads((folder / FOUND).read_text()) if (folder / FOUND).exists() else None
-            row = {"space": table.space, "folder": folder.name, "e_t_error": asdict(table.whole)}
-            spaces.append({**row, "best": found and {key: found[key] for key in ("id", "scores", "costs")}})
+        for each in open_evolution(self.folder):
+            assert each.table is not None
+            found = each.best and {key: each.best.to_dict()[key] for key in ("id", "scores", "costs")}
+            row = {"space": each.space.name, "folder": each.folder.name, "e_t_error": asdict(each.table.whole)}
+            spaces.append({**row, "best": found})
         best = json.loads((place / FOUND).read_text())
         write_json(self.folder / RESULT, {"spaces": spaces, "last": place.name, "best": best})
 

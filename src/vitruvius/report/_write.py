@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vitruvius.arch import Arch
 from vitruvius.files import replace_file
-from vitruvius.report import _search, _sections
+from vitruvius.report import _evolution, _search, _sections
 from vitruvius.report._page import Section, page
 from vitruvius.report._png import figure_png
 from vitruvius.report._read import Contents, read_contents
@@ -16,6 +16,7 @@ __all__ = ["write_report"]
 
 _SECTIONS = (
     _sections.summary,
+    _evolution.evolution,
     _search.searches,
     _sections.health,
     _sections.retraining,
