@@ -32,20 +32,21 @@ from rich.progress import track
 
 from vitruvius.arch import Arch, refuse
 from vitruvius.costs import short
-from vitruvius.evaluation import Evaluator, Outcome
+from vitruvius.data import Data
+from vitruvius.evaluation import Outcome
 from vitruvius.evaluation.accuracy import InheritedAccuracy
 from vitruvius.files import replace_file, write_json
 from vitruvius.pipeline._scores import Scores
 from vitruvius.pipeline.evolve_config import EvolveSpaceConfig
 from vitruvius.pipeline.evolved import FOUND, MOVES, SCORED, SEARCHED, SPACE, TABLE, open_evolution, space_folder
 from vitruvius.search import Domain, Trial, make_searcher
-from vitruvius.search.space_evolution import Evolved, draw_sample, evolve, measure, resolve_steps
+from vitruvius.search.space_evolution import Evolved, Sample, draw_sample, evolve, measure, resolve_steps
 from vitruvius.spaces import Space
 from vitruvius.superformer import Superformer
 from vitruvius.training import Run, open_run, train
 from vitruvius.training.jobs import load_space
-from vitruvius.training.plan import make_plan
-from vitruvius.training.run import FINAL, RESULT, begin_folder, load_data, versions
+from vitruvius.training.plan import Plan, make_plan
+from vitruvius.training.run import FINAL, RECORD, RESULT, begin_folder, load_data, versions
 
 __all__ = ["evolve_space", "plan_summary"]
 
@@ -64,7 +65,7 @@ class _Scale:
     """What architectures of a space are scored by, and what they cost."""
 
     domain: Domain
-    evaluator: Evaluator
+    evaluator: InheritedAccuracy
 
 
 class _Evolution:
@@ -93,6 +94,8 @@ class _Evolution:
         config = self.config
         for unborn in self.folder.glob("*.partial"):  # killed while it wrote
             unborn.unlink()
+        if not (self.folder / RECORD).exists():
+            _plan_of(config, self.first)  # refuses now what would be refused after hours
         data = load_data(config.superformer_config(config.space))
         record = {
             "version": VERSION,
@@ -176,11 +179,9 @@ class _Evolution:
     # -- scores ----------------------------------------------------------------------------------------------------
 
     def _scale(self, space: Space, run: Run) -> _Scale:
-        superformer, data = run.superformer(), run.data
-        counting = _counting(superformer)
-        evaluator = InheritedAccuracy(superformer, data.search, images=self.config.images, seed=self.config.seed)
-        evaluator.place(self.config.device)
-        return _Scale(Domain(space, self.config.budget, **counting), evaluator)
+        scale = _scale_of(self.config, space, run.superformer(), run.data)
+        scale.evaluator.place(self.config.device)
+        return scale
 
     def _score(self, scale: _Scale, scores: Scores, archs: Sequence[Arch], made: Sequence[str], what: str) -> None:
         """Scores what has no score yet."""
@@ -257,12 +258,14 @@ def _costs(trial: Trial) -> str:
     return ", ".join(f"{name} {short(value)}" for name, value in trial.costs.items())
 
 
-def _counting(superformer: Superformer) -> dict[str, Any]:
-    return {
+def _scale_of(config: EvolveSpaceConfig, space: Space, superformer: Superformer, data: Data) -> _Scale:
+    counting = {
         "img_size": superformer.img_size,
         "num_classes": superformer.num_classes,
         "in_chans": superformer.in_chans,
     }
+    evaluator = InheritedAccuracy(superformer, data.search, images=config.images, seed=config.seed)
+    return _Scale(Domain(space, config.budget, **counting), evaluator)
 
 
 def _write_space(folder: Path, space: Space) -> None:
@@ -271,27 +274,30 @@ def _write_space(folder: Path, space: Space) -> None:
     replace_file(folder / SPACE, lambda partial: partial.write_text(space.to_yaml()))
 
 
-def plan_summary(config: EvolveSpaceConfig) -> dict[str, Any]:
-    """What a run comes to, before anything long starts: of the first space, as the others are not known yet."""
-    training = config.superformer_config(config.space)
-    space, rules = load_space(training), config.rules
-    config.check(space)
-    plan = make_plan(training)
+def _plan_of(config: EvolveSpaceConfig, space: Space) -> tuple[Plan, _Scale, Sample]:
+    """The first space's superformer, before it is trained, and what it will be asked for."""
+    plan = make_plan(config.superformer_config(config.space))
     model = plan.job.model
     assert isinstance(model, Superformer)
-    domain = Domain(space, config.budget, **_counting(model))
-    sample = draw_sample(domain, rules, config.seed)
-    steps = resolve_steps(space, rules.steps)
-    settings = make_searcher("evolution", domain, settings=config.search).record()
-    images = len(plan.data.search.val) if config.images is None else config.images
+    scale = _scale_of(config, space, model, plan.data)
+    return plan, scale, draw_sample(scale.domain, config.rules, config.seed)
+
+
+def plan_summary(config: EvolveSpaceConfig) -> dict[str, Any]:
+    """What a run comes to, before anything long starts: of the first space, as the others are not known yet."""
+    space = load_space(config.superformer_config(config.space))
+    config.check(space)
+    plan, scale, sample = _plan_of(config, space)
+    steps = resolve_steps(space, config.steps)
+    settings = make_searcher("evolution", scale.domain, settings=config.search).record()
     return {
         "kind": "evolve-space",
         "recipe": config.recipe or "none",
         "space": f"{space.name}: {space.networks:.3g} networks, {len(steps)} dimensions that move",
-        "budget": str(domain.budget or "none"),
+        "budget": str(scale.domain.budget or "none"),
         "iterations": f"{config.iterations} moves, {config.iterations + 1} superformers",
         "scored": f"{len(sample.archs):,} networks a space, of which {len(sample.archs) - sample.drawn:,} widen "
-        f"thin subspaces; {images:,} images each",
+        f"thin subspaces; {scale.evaluator.images:,} images each",
         "searched": f"{settings['generations']} generations in {'every space' if config.search_every else 'the last'}",
         "steps": ", ".join(f"{name} {step:g}" for name, step in steps.items()),
         **{f"superformer: {name}": value for name, value in plan.summary().items() if name != "kind"},

@@ -200,8 +200,9 @@ def _coloured(samples: Mapping[Cell, Mapping[str, Sequence[float]]]) -> dict[Cel
         sound = {name: errors for name, errors in groups.items() if errors}
         cells[cell] = distributions(sound, "")["data"]
         for name, trace in zip(sound, cells[cell], strict=True):
-            trace["line"]["color"] = COLORS[names.index(name) % len(COLORS)]
-            trace |= {"name": name, "legendgroup": name, "showlegend": name not in shown}
+            rank = names.index(name)
+            trace["line"]["color"] = COLORS[rank % len(COLORS)]
+            trace |= {"name": name, "legendgroup": name, "legendrank": rank + 1, "showlegend": name not in shown}
             shown.add(name)
     return cells
 

@@ -25,7 +25,7 @@ def panels(
 ) -> dict[str, Any]:
     """Traces by their cell, in rows of so many pixels.
 
-    The names of columns stand below the last row, those of rows left of the first column.
+    The names of columns stand below their last plot, those of rows left of the first column. A row has one y axis.
     """
     layout: dict[str, Any] = {
         "grid": {"rows": len(rows), "columns": len(columns), "pattern": "independent", "ygap": 0.3, "xgap": 0.2},
@@ -35,12 +35,19 @@ def panels(
     for r, row_name in enumerate(rows):
         for c, column_name in enumerate(columns):
             number = r * len(columns) + c + 1
-            end = "" if number == 1 else str(number)
-            x_name, y_name = column_name if r == len(rows) - 1 else "", row_name if c == 0 else ""
-            layout[f"xaxis{end}"] = {"title": {"text": x_name}, **(x_axis or {})}
-            layout[f"yaxis{end}"] = {"title": {"text": y_name}}
+            end = _name("", number)
+            last = max((row for row, column in cells if column == c), default=-1)
+            shown = {} if (r, c) in cells else {"visible": False}
+            together = {"matches": _name("y", r * len(columns) + 1)} if c else {}
+            layout[f"xaxis{end}"] = {"title": {"text": column_name if r == last else ""}, **(x_axis or {}), **shown}
+            layout[f"yaxis{end}"] = {"title": {"text": "" if c else row_name}, **together, **shown}
             data += [{**trace, "xaxis": f"x{end}", "yaxis": f"y{end}"} for trace in cells.get((r, c), ())]
     return {"data": data, "layout": layout}
+
+
+def _name(letter: str, number: int) -> str:
+    """Of an axis: x, x2, x3, ..."""
+    return letter + ("" if number == 1 else str(number))
 
 
 def panels_png(path: Path, figure: Mapping[str, Any], draw: Callable[[Any, Any, dict[str, Any]], None]) -> None:
@@ -51,10 +58,10 @@ def panels_png(path: Path, figure: Mapping[str, Any], draw: Callable[[Any, Any, 
     rows, columns = layout["grid"]["rows"], layout["grid"]["columns"]
     size = (max(6.0, 2.4 * columns), layout["height"] / 96)
     drawn = Figure(figsize=size, dpi=150, layout="constrained")
-    axes = drawn.subplots(rows, columns, squeeze=False).flat
+    axes = drawn.subplots(rows, columns, squeeze=False, sharey="row").flat
     named = {}
     for number, ax in enumerate(axes, start=1):
-        end = "" if number == 1 else str(number)
+        end = _name("", number)
         inside = [trace for trace in figure["data"] if trace["xaxis"] == f"x{end}"]
         if not inside:
             ax.axis("off")
@@ -70,11 +77,9 @@ def panels_png(path: Path, figure: Mapping[str, Any], draw: Callable[[Any, Any, 
         ax.tick_params(labelsize=7)
         ax.grid(alpha=0.25)
         ax.spines[["top", "right"]].set_visible(False)
-        named |= {
-            name: handle for handle, name in zip(*ax.get_legend_handles_labels(), strict=True) if name not in named
-        }
-    shown = {trace["name"] for trace in figure["data"] if trace.get("showlegend", True)}
-    handles = {name: handle for name, handle in named.items() if name in shown}
-    if handles:
-        drawn.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=6, fontsize=7, frameon=False)
+        named |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    order = {trace["name"]: trace.get("legendrank", 0) for trace in figure["data"] if trace.get("showlegend", True)}
+    if names := sorted(order, key=lambda name: order[name]):
+        handles = [named[name] for name in names]
+        drawn.legend(handles, names, loc="outside upper center", ncols=6, fontsize=7, frameon=False)
     replace_file(path, lambda partial: drawn.savefig(partial, format="png"))
