@@ -44,13 +44,13 @@ def _parts(key: str, folder: Path, record: Mapping[str, Any]) -> list[Part]:
     budget = record["config"].get("budget") or "none"
     parts = [
         text(
-            f"{len(measured)} spaces were measured by their E-T error: the mean error of random networks, averaged "
-            f"with that of the best of them, with inherited weights on search-validation. Budget: {budget}.{going}"
+            f"{_counted(len(measured))} measured by the E-T error: the mean error of random networks, averaged with "
+            f"that of the best of them, with inherited weights on search-validation. Budget: {budget}.{going}"
         ),
         _spaces(measured),
         text(
             f"Intervals: {_table(measured[0]).level:.0%}, over the networks that were drawn; images and training are "
-            "those of one run. Costs are those of the best found.",
+            "those of one run. Best random and best found are top-1; costs are of the best found.",
             quiet=True,
         ),
     ]
@@ -73,6 +73,10 @@ _TENDENCIES_SAID = (
     "A subspace's E-T error stands behind its choice; in brackets the number of its networks, and after + how many of "
     "them were drawn for it alone. The choices move against the slope, which is in percent a step."
 )
+
+
+def _counted(spaces: int) -> str:
+    return "1 space was" if spaces == 1 else f"{spaces} spaces were"
 
 
 def _table(each: EvolvedSpace) -> ETTable:
@@ -102,8 +106,8 @@ def _spaces(measured: Sequence[EvolvedSpace]) -> Part:
                 "interval": f"{whole.low:.2f} to {whole.high:.2f}",
                 f"mean of {whole.count}": _percent(whole.expected),
                 f"best {whole.top} of them": _percent(whole.top_tier),
-                "top-1, best random": _accuracy(max(each.drawn, key=lambda trial: trial.value("accuracy"))),
-                "top-1, best found": _accuracy(best),
+                "best random": _accuracy(max(each.drawn, key=lambda trial: trial.value("accuracy"))),
+                "best found": _accuracy(best),
                 "MACs": best and short(best.costs["macs"]),
                 "parameters": best and short(best.costs["params"]),
             }
