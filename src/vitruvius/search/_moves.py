@@ -191,7 +191,7 @@ def _check_size(trial: Space, space: Space, most_networks: int | None) -> None:
 
 
 def _check_budget(trial: Space, space: Space, domain: Domain, archs: int, alike: bool) -> None:
-    """Of networks drawn within the budget, at least half differ, or as many as before the move."""
+    """Of networks drawn within the budget half as many differ as of those drawn without one, or more than before."""
     counted = None if domain.budget is None else domain.budget.counted
     if counted is None:
         return
@@ -199,12 +199,13 @@ def _check_budget(trial: Space, space: Space, domain: Domain, archs: int, alike:
         least, most = trial.cost_range(metric, **domain.counting)
         if most < low or least > high:
             refuse(f"no network would be within the budget of {metric}", (least, most), str(counted))
-    differ = _different(trial, domain, archs, alike)
-    if differ < archs / 2 and differ < _different(space, domain, archs, alike):
-        refuse("too few networks would be within the budget", f"{differ} different ones of {archs} drawn", archs // 2)
+    free, within, before = (
+        _different(Domain(each, budget, identity=domain.identity, **domain.counting), archs, alike)
+        for each, budget in ((trial, None), (trial, counted), (space, counted))
+    )
+    if within < free / 2 and within < before:
+        refuse("too few networks would be within the budget", f"{within} different ones of {archs}", f"{free / 2:g}")
 
 
-def _different(space: Space, domain: Domain, archs: int, alike: bool) -> int:
-    assert domain.budget is not None
-    inside = Domain(space, domain.budget.counted, identity=domain.identity, **domain.counting)
-    return len(np.unique(draw(inside, np.random.default_rng(0), archs, alike=alike), axis=0))
+def _different(domain: Domain, archs: int, alike: bool) -> int:
+    return len(np.unique(draw(domain, np.random.default_rng(0), archs, alike=alike), axis=0))

@@ -29,7 +29,8 @@ The paper's code was never released. Where the paper is silent or cannot be take
 - *A space that cannot be* (widths that heads do not divide, ViT-ResNAS's widths that shrink, a reduction beyond the
   grid): dimensions take their steps in turn, one at a time, the strongest tendency first. A step that makes no valid
   space waits until the others have moved, and is left out if need be. The same holds for |A| <= M (`most_networks`; the
-  paper prints no M) and for a space with too few networks within the budget: of N drawn, half are to differ.
+  paper prints no M) and for a space with too few networks within the budget: of N drawn within it, half as many are
+  to differ as of N drawn without it.
 - *Windows* beyond the token grid are windows of the grid: {7, 14} on a grid of 14 moves to {14}, not to {14, 21}.
 - *Layers that may be skipped one by one* (ViTAS v1, ViT-ResNAS): the choices of depth are the numbers of blocks, and
   a move adds or takes away layers that are never skipped.
