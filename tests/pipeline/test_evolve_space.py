@@ -146,7 +146,10 @@ def test_a_finished_run_is_read_and_another_configuration_is_refused(whole: Path
 
 
 def test_a_space_that_does_not_move_is_the_last(tmp_path: Path) -> None:
-    result = evolve_space(tiny(tau=1000, iterations=5, search_every=False), tmp_path / "run", quiet=True)
+    told: list[Path] = []
+    config = tiny(tau=1000, iterations=5, search_every=False)
+    result = evolve_space(config, tmp_path / "run", quiet=True, after_each=told.append)
+    assert told == [tmp_path / "run"]
     assert result["last"] == "space-0"
     assert len(result["spaces"]) == 1
     assert result["spaces"][0]["best"]["id"] == result["best"]["id"]
@@ -409,6 +412,8 @@ def test_stopped_by_the_user_it_says_how_to_go_on_and_does(
     assert "E-T error" in out
     assert "s3-nano-1" in out
     assert "the last space: run/space-1/space.yaml" in out
+    assert "the report is run/report.html" in out
+    assert {"spaces-choices.png", "spaces-errors.png"} <= {file.name for file in (tmp_path / "run/report").iterdir()}
 
 
 def _interrupted(self: Scores, trial: object) -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -55,9 +55,18 @@ SUPERFORMER = "superformer"
 _FREE = ("versions", "config.device")
 
 
-def evolve_space(config: EvolveSpaceConfig, out: str | Path, *, quiet: bool = False) -> dict[str, Any]:
-    """Evolves the configured space in a folder, from where an earlier call was cut off, and gives the run's result."""
-    return _Evolution(config, Path(out).resolve(), quiet).run()
+def evolve_space(
+    config: EvolveSpaceConfig,
+    out: str | Path,
+    *,
+    quiet: bool = False,
+    after_each: Callable[[Path], object] | None = None,
+) -> dict[str, Any]:
+    """Evolves the configured space in a folder, from where an earlier call was cut off, and gives the run's result.
+
+    after_each: is given the folder whenever another space has been measured (to draw what is there, say).
+    """
+    return _Evolution(config, Path(out).resolve(), quiet, after_each).run()
 
 
 @dataclass(frozen=True)
@@ -69,8 +78,10 @@ class _Scale:
 
 
 class _Evolution:
-    def __init__(self, config: EvolveSpaceConfig, folder: Path, quiet: bool) -> None:
-        self.config, self.folder = config, folder
+    def __init__(
+        self, config: EvolveSpaceConfig, folder: Path, quiet: bool, after_each: Callable[[Path], object] | None
+    ) -> None:
+        self.config, self.folder, self.after_each = config, folder, after_each
         self.state = PartialState(cpu=config.device == "cpu")
         self.console = Console(quiet=quiet or not self.state.is_main_process)
         self.rules = config.rules
@@ -124,6 +135,8 @@ class _Evolution:
             run = self._train(t)
             if self.state.is_main_process and not (place / MOVES).exists():
                 self._measure(t, space, run)
+                if self.after_each is not None:
+                    self.after_each(self.folder)
             self._wait_for(place / MOVES)
             moved = json.loads((place / MOVES).read_text())["moved"]
             if not moved:
