@@ -12,9 +12,9 @@ import numpy as np
 from vitruvius.costs import short
 from vitruvius.pipeline.evolved import EvolvedSpace, open_evolution
 from vitruvius.report._figures import COLORS, distributions, lines
-from vitruvius.report._page import Part, Section, plot, table, text
+from vitruvius.report._page import Part, Section, heading, plot, table, text
 from vitruvius.report._panels import Cell, panels
-from vitruvius.report._read import RECORD, Contents, read_json
+from vitruvius.report._read import Contents
 from vitruvius.search import Trial
 from vitruvius.search.space_evolution import ETError, ETTable, Move, Subspace, dimensions_of
 
@@ -26,11 +26,10 @@ _NET = "network"
 def evolution(contents: Contents) -> Section | None:
     """Every evolution of the folder: spaces beside each other, the way of their choices, their errors, the moves."""
     parts: list[Part] = []
-    for file in sorted(contents.folder.rglob(RECORD)):
-        record = read_json(file)
+    for name, record in contents.records.items():
         if record.get("kind") == "evolve-space":
-            key = "spaces" if file.parent == contents.folder else f"spaces-{file.parent.name}"
-            parts += _parts(key, file.parent, record)
+            key = f"spaces-{name.replace('/', '-')}" if name else "spaces"
+            parts += _parts(key, contents.folder / name, record)
     return Section("evolution", "Evolution of the space", parts) if parts else None
 
 
@@ -58,7 +57,7 @@ def _parts(key: str, folder: Path, record: Mapping[str, Any]) -> list[Part]:
     parts.append(plot(f"{key}-choices", _choices(spaces), _CHOICES_SAID))
     parts += _blocks(key, measured[-1])
     for each in measured:
-        parts.append(Part(f"<h3>What moved {each.space.name}</h3>" if each.moves else f"<h3>{each.space.name}</h3>"))
+        parts.append(heading(f"What moved {each.space.name}" if each.moves else each.space.name))
         parts.append(table(_tendencies(_table(each), each.moves)))
     parts.append(text(_TENDENCIES_SAID, quiet=True))
     return parts
