@@ -8,6 +8,7 @@ from pathlib import Path
 from vitruvius.extras import require_extra
 from vitruvius.files import replace_file
 from vitruvius.report._attention import attention
+from vitruvius.report._evolution import evolution
 from vitruvius.report._latency import latency
 from vitruvius.report._page import Section, page
 from vitruvius.report._png import figure_png
@@ -23,6 +24,7 @@ __all__ = ["write_report"]
 
 _SECTIONS = (
     summary,
+    evolution,
     searches,
     scores,
     ranking,
