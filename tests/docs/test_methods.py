@@ -39,4 +39,4 @@ def test_what_a_page_names_exists(page: Path) -> None:
     }
     assert networks <= {*vitruvius.zoo.names()}, networks
     for link in re.findall(r"\]\((?!http)([^)#]+)", text):
-        assert (page.parent / link).is_file() or link.endswith(("report.md", "export.md")), link
+        assert (page.parent / link).is_file(), link
