@@ -376,6 +376,9 @@ def test_noise_does_not_carry_the_predictor_away() -> None:
         spaces.load("s3-nano"), SMALL, measuring=additive(3e-4, 1.3, noise=0.1), held_out=100, say=lambda report: None
     )
     assert made.accuracy[0].median_error < 0.1
+    said, measured = np.array(made.checked).T  # what its accuracy was counted from, for whoever draws it
+    assert made.held_out == len(said) == 100
+    assert np.median(np.abs(said / measured - 1)) == pytest.approx(made.accuracy[0].median_error)
 
 
 def test_predictions_never_fall_when_a_part_is_added() -> None:
@@ -396,6 +399,7 @@ def test_a_predictor_is_saved_and_loaded(tmp_path: Path) -> None:
     made = build_predictor(space, SMALL, measuring=additive(3e-4, 1.3, noise=0.05), say=lambda report: None)
     made.save(tmp_path / "deep" / "predictor.json")
     again = Predictor.load(tmp_path / "deep" / "predictor.json")
+    assert again.checked == made.checked
     assert again.space == space
     assert again.setting == SMALL
     assert again.report() == made.report()

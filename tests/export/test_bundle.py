@@ -93,6 +93,19 @@ def test_a_run_of_an_earlier_version_asks_its_images(run_folder: Path, tmp_path:
     assert not (made.folder / "model.onnx").exists()
 
 
+def test_a_journeys_network_is_the_one_it_found(run_folder: Path, tmp_path: Path) -> None:
+    journey = tmp_path / "journey"
+    shutil.copytree(run_folder, journey / "found")
+    record = json.loads((run_folder / "run.json").read_text())
+    (journey / "run.json").write_text(json.dumps({**record, "kind": "run"}))
+    made = export.export_run(journey, onnx=False)
+    assert made.folder == journey / "export"
+    assert (made.folder / "README.md").read_text().count("# journey\n") == 1
+    shutil.rmtree(journey / "found")
+    with pytest.raises(ValueError, match="a run's record cannot be read"):
+        export.export_run(journey, onnx=False)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family(family: str, tmp_path: Path) -> None:
     model = network(family)

@@ -188,6 +188,32 @@ def test_no_move_leaves_the_budget_without_networks() -> None:
     assert found.cost_range("macs")[0] > least
 
 
+def test_dimensions_take_their_steps_in_turn() -> None:
+    """A budget that one dimension could fill on its own is shared."""
+    space = spaces.load("s3-nano")
+    wide = moved_by(space, "stage1.dim", 64)
+    budget = f"macs <= {wide.cost_range('macs')[0]}"
+    found = moved(space, {"stage1.dim": -2.0, "stage3.dim": -1.9}, budget=budget).dimensions
+    assert 32 < found["stage1.dim"][-1] < 96
+    assert found["stage3.dim"][-1] > 128
+    free = moved(space, {"stage1.dim": -2.0, "stage3.dim": -1.9}).dimensions
+    assert (free["stage1.dim"], free["stage3.dim"]) == ((80, 88, 96), (320, 352, 384))
+
+
+@pytest.mark.parametrize("blocks", ["alike", "free"])
+def test_moves_leave_networks_to_draw_within_the_budget(blocks: str) -> None:
+    space = spaces.load("s3-nano", img_size=8)
+    rules = replace(FEW, blocks=blocks)
+    slopes = {name: -3.0 for name in space.dimensions if name.endswith(("dim", "qkv", "mlp_ratio"))}
+    found = moved(space, slopes, rules, budget="macs <= 600k")
+    assert found != space
+    sample = draw_sample(Domain(found, "macs <= 600k"), replace(rules, least=0))
+    assert len(set(sample.archs)) >= rules.archs / 2 - 5  # other draws than those that decided
+    domain = Domain(space, "macs <= 600k")
+    notes = [move.note for move in evolve(domain, table_with(domain, slopes, rules), rules).moves]
+    assert any("within the budget" in note for note in notes)
+
+
 def test_windows_stop_moving_at_the_grid() -> None:
     space = spaces.load("s3")
     assert moved_by(space, "stage3.window", 70).dimensions["stage3.window"] == (14,)
@@ -386,7 +412,7 @@ def in_steps(space: Space, steps: dict[str, float], arch: Arch) -> dict[str, flo
 
 
 @pytest.mark.parametrize("blocks", ["alike", "free"])
-@pytest.mark.parametrize("name", ["s3-nano", "autoformer-nano", "vit-resnas-nano"])
+@pytest.mark.parametrize("name", ["s3-nano", "autoformer-nano", "vit-resnas-nano", "vitas-nano", "vitas-twins-nano"])
 def test_the_space_moves_against_every_slope(name: str, blocks: str) -> None:
     space = spaces.load(name)
     rules = Rules(archs=1600, top=160, least=400, blocks=blocks, most_steps=1, resamples=100)

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from vitruvius.arch import refuse
 from vitruvius.cli._common import AsJson, app, escape, show
+from vitruvius.cli._run import _report
 from vitruvius.cli._train import Config, Data, DryRun, Out, Recipe, Set, settings_of
 
 _NESTED = ("superformer", "steps", "search")
@@ -71,15 +72,18 @@ def evolve_space_command(
     if out is None:
         refuse("a run needs a folder", "none", "--out runs/s3, say (or --dry-run)")
     try:
-        result = evolve_space(settings, out, quiet=as_json)
+        result = evolve_space(settings, out, quiet=as_json, after_each=_report)
     except KeyboardInterrupt:
         Console(stderr=True).print(f"\nstopped; the same command goes on with what is in {out}")
         raise SystemExit(130) from None
+    page = _report(out)
     if as_json:
         print(json.dumps(result, indent=1))
         return
     show([_row(each) for each in result["spaces"]], False, right=("E-T error", "best", "params", "MACs"))
     Console().print(f"in {out}; the last space: {out / result['last'] / 'space.yaml'}", soft_wrap=True, highlight=False)
+    if page is not None:
+        Console().print(f"the report is {page}", soft_wrap=True, highlight=False)
 
 
 def _nested(given: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,10 @@ License = Annotated[str | None, typer.Option(help="The weights' licence, for the
 
 @app.command("export", epilog="Example: vitruvius export runs/deit --out deit-flowers")
 def export_command(
-    run: Annotated[str, typer.Argument(help="A finished run's folder; or, with --weights, an architecture.")],
+    run: Annotated[
+        str,
+        typer.Argument(help="A finished run's folder; or, with --weights, an architecture."),
+    ],
     out: Annotated[Path | None, typer.Option(help="The folder to write; RUN/export unless said otherwise.")] = None,
     onnx: Onnx = True,
     weights: Annotated[Path | None, typer.Option(help="A file of weights; RUN is then a zoo name or JSON.")] = None,

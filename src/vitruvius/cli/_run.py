@@ -120,11 +120,16 @@ def _report(out: Path) -> Path | None:
 
 @app.command("report", epilog="Example: vitruvius report runs/first")
 def report_command(
-    run: Annotated[Path, typer.Argument(help="A run folder of any kind.")],
+    run: Annotated[Path, typer.Argument(help="A run folder of any kind, or a folder of several.")],
     out: Annotated[Path | None, typer.Option(help="Where the page goes; into the run folder without it.")] = None,
     pictures: Annotated[bool, typer.Option("--pictures/--no-pictures", help="Figures as PNGs beside it.")] = True,
 ) -> None:
     """Make one page of what a run did: accuracy against cost, drawings, health, attention, versions."""
+    from vitruvius.pipeline.attention import add_attention
     from vitruvius.report import write_report
 
+    try:
+        add_attention(run)
+    except (ValueError, OSError) as error:  # the images have gone, say
+        Console(stderr=True).print(f"no attention maps: {escape(error)}", highlight=False, soft_wrap=True)
     print(write_report(run, out, pictures))

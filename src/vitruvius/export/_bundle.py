@@ -30,12 +30,15 @@ from vitruvius.extras import require_extra
 from vitruvius.files import sync
 from vitruvius.models import Backbone, build
 from vitruvius.training import Run, open_run
+from vitruvius.training.run import RECORD, read_record
 
 __all__ = ["TOLERANCE", "About", "Bundle", "export_model", "export_run", "export_weights"]
 
 TOLERANCE = 1e-4
 """By how much a logit may differ, in float32, from what was exported: of the largest logit, where that is above 1."""
 CARD, ONNX = "README.md", "model.onnx"
+FOUND = "found"
+"""The folder in which `vitruvius run` trains what it found."""
 BATCHES = (1, 8)
 IMAGENET = {3: ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)), 1: ((0.449,), (0.226,))}
 
@@ -78,8 +81,11 @@ class Bundle:
 def export_run(
     run: Run | str | Path, out: str | Path | None = None, *, onnx: bool = True, license: str | None = None
 ) -> Bundle:
-    """The network of a finished run (retrain or finetune); into its folder `export` unless said otherwise."""
-    run = run if isinstance(run, Run) else open_run(run)
+    """The network of a finished run (retrain, finetune, or a journey's found one); into its folder `export` unless said
+    otherwise."""
+    folder = run.folder if isinstance(run, Run) else Path(run)
+    if not isinstance(run, Run):
+        run = open_run(folder / FOUND if _is_journey(folder) else folder)
     model, data = run.model(), run.record["data"]
     if {"mean", "std", "class_names"} <= data.keys():
         statistics = {"mean": data["mean"], "std": data["std"], "labels": data["class_names"]}
@@ -87,13 +93,22 @@ def export_run(
         search = run.data.search
         statistics = {"mean": search.mean, "std": search.std, "labels": search.classes}
     about = About(
-        name=run.folder.resolve().name,
+        name=_name_of(run.folder.resolve()),
         **{key: tuple(value) for key, value in statistics.items()},
         facts=_card.facts_of(run),
         accuracies={part: run.result[part]["accuracy"] for part in ("validation", "test") if part in run.result},
         license=license,
     )
-    return export_model(model, run.folder / "export" if out is None else out, about, onnx=onnx)
+    return export_model(model, folder / "export" if out is None else out, about, onnx=onnx)
+
+
+def _is_journey(folder: Path) -> bool:
+    return (folder / RECORD).exists() and read_record(folder)["kind"] == "run"
+
+
+def _name_of(folder: Path) -> str:
+    """A journey's network is called as the journey is."""
+    return folder.parent.name if folder.name == FOUND and _is_journey(folder.parent) else folder.name
 
 
 def export_weights(

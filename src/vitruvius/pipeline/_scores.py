@@ -10,23 +10,30 @@ from vitruvius.arch import Arch
 from vitruvius.files import replace_file
 from vitruvius.search import Trial
 
-__all__ = ["Scores"]
+__all__ = ["Scores", "read_trials"]
+
+
+def read_trials(path: Path) -> list[Trial]:
+    """The trials of a file, but for a last line that was cut off; none where there is no file."""
+    return [Trial.from_dict(json.loads(line)) for line in _whole_lines(path).splitlines()]
+
+
+def _whole_lines(path: Path) -> str:
+    text = path.read_text() if path.exists() else ""
+    return text[: text.rfind("\n") + 1]
 
 
 class Scores:
-    """The trials of one file, by architecture. A last line that was cut off is forgotten."""
+    """The trials of one file, by architecture. A last line that was cut off is removed."""
 
     def __init__(self, path: Path, known: Iterable[Trial] = ()) -> None:
         self._path = path
         self._known = {trial.arch: trial for trial in known}
         self.own: list[Trial] = []
-        if path.exists():
-            text = path.read_text()
-            whole = text[: text.rfind("\n") + 1]
-            if whole != text:
-                replace_file(path, lambda partial: partial.write_text(whole))
-            for trial in map(Trial.from_dict, map(json.loads, whole.splitlines())):
-                self._keep(trial)
+        if (whole := _whole_lines(path)) != (path.read_text() if path.exists() else ""):
+            replace_file(path, lambda partial: partial.write_text(whole))
+        for trial in read_trials(path):
+            self._keep(trial)
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def _keep(self, trial: Trial) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,25 @@ from torch import Tensor
 
 from vitruvius.arch import Arch
 from vitruvius.data import SearchData, eval_batches
+from vitruvius.files import write_json
 from vitruvius.models import Backbone
 from vitruvius.models.attention_maps import AttentionMap, attention_maps
+from vitruvius.training.run import RESULT, open_run, read_record
 
-__all__ = ["attention_summary", "chosen_layers"]
+__all__ = ["add_attention", "attention_summary", "chosen_layers"]
 
 _IMAGES = 32
 _MOST_LAYERS = 6
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def add_attention(folder: str | Path) -> None:
+    """What a report says of attention, into a finished run of one network that lacks it; nothing for other runs."""
+    place = Path(folder)
+    file = place / "analysis" / "attention.json"
+    if not file.exists() and (place / RESULT).exists() and read_record(place)["kind"] in ("retrain", "finetune"):
+        run = open_run(place)
+        write_json(file, attention_summary(run.model(), run.data.search))
 
 
 def chosen_layers(arch: Arch, most: int = _MOST_LAYERS) -> list[tuple[int, int]]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -32,35 +32,41 @@ from rich.progress import track
 
 from vitruvius.arch import Arch, refuse
 from vitruvius.costs import short
-from vitruvius.evaluation import Evaluator, Outcome
+from vitruvius.data import Data
+from vitruvius.evaluation import Outcome
 from vitruvius.evaluation.accuracy import InheritedAccuracy
 from vitruvius.files import replace_file, write_json
 from vitruvius.pipeline._scores import Scores
 from vitruvius.pipeline.evolve_config import EvolveSpaceConfig
+from vitruvius.pipeline.evolved import FOUND, MOVES, SCORED, SEARCHED, SPACE, TABLE, open_evolution, space_folder
 from vitruvius.search import Domain, Trial, make_searcher
-from vitruvius.search.space_evolution import ETTable, Evolved, draw_sample, evolve, measure, resolve_steps
+from vitruvius.search.space_evolution import Evolved, Sample, draw_sample, evolve, measure, resolve_steps
 from vitruvius.spaces import Space
 from vitruvius.superformer import Superformer
 from vitruvius.training import Run, open_run, train
 from vitruvius.training.jobs import load_space
-from vitruvius.training.plan import make_plan
-from vitruvius.training.run import FINAL, RESULT, begin_folder, load_data, versions
+from vitruvius.training.plan import Plan, make_plan
+from vitruvius.training.run import FINAL, RECORD, RESULT, begin_folder, load_data, versions
 
-__all__ = ["evolve_space", "plan_summary", "space_folder"]
+__all__ = ["evolve_space", "plan_summary"]
 
 VERSION = 1
-SPACE, SUPERFORMER, SCORED, TABLE, MOVES = "space.yaml", "superformer", "scored.jsonl", "e-t.json", "moves.json"
-SEARCHED, FOUND = "searched.jsonl", "search.json"
+SUPERFORMER = "superformer"
 _FREE = ("versions", "config.device")
 
 
-def space_folder(out: str | Path, t: int) -> Path:
-    return Path(out) / f"space-{t}"
+def evolve_space(
+    config: EvolveSpaceConfig,
+    out: str | Path,
+    *,
+    quiet: bool = False,
+    after_each: Callable[[Path], object] | None = None,
+) -> dict[str, Any]:
+    """Evolves the configured space in a folder, from where an earlier call was cut off, and gives the run's result.
 
-
-def evolve_space(config: EvolveSpaceConfig, out: str | Path, *, quiet: bool = False) -> dict[str, Any]:
-    """Evolves the configured space in a folder, from where an earlier call was cut off, and gives the run's result."""
-    return _Evolution(config, Path(out).resolve(), quiet).run()
+    after_each: is given the folder whenever another space has been measured (to draw what is there, say).
+    """
+    return _Evolution(config, Path(out).resolve(), quiet, after_each).run()
 
 
 @dataclass(frozen=True)
@@ -68,12 +74,14 @@ class _Scale:
     """What architectures of a space are scored by, and what they cost."""
 
     domain: Domain
-    evaluator: Evaluator
+    evaluator: InheritedAccuracy
 
 
 class _Evolution:
-    def __init__(self, config: EvolveSpaceConfig, folder: Path, quiet: bool) -> None:
-        self.config, self.folder = config, folder
+    def __init__(
+        self, config: EvolveSpaceConfig, folder: Path, quiet: bool, after_each: Callable[[Path], object] | None
+    ) -> None:
+        self.config, self.folder, self.after_each = config, folder, after_each
         self.state = PartialState(cpu=config.device == "cpu")
         self.console = Console(quiet=quiet or not self.state.is_main_process)
         self.rules = config.rules
@@ -97,6 +105,8 @@ class _Evolution:
         config = self.config
         for unborn in self.folder.glob("*.partial"):  # killed while it wrote
             unborn.unlink()
+        if not (self.folder / RECORD).exists():
+            _plan_of(config, self.first)  # refuses now what would be refused after hours
         data = load_data(config.superformer_config(config.space))
         record = {
             "version": VERSION,
@@ -125,6 +135,8 @@ class _Evolution:
             run = self._train(t)
             if self.state.is_main_process and not (place / MOVES).exists():
                 self._measure(t, space, run)
+                if self.after_each is not None:
+                    self.after_each(self.folder)
             self._wait_for(place / MOVES)
             moved = json.loads((place / MOVES).read_text())["moved"]
             if not moved:
@@ -180,15 +192,16 @@ class _Evolution:
     # -- scores ----------------------------------------------------------------------------------------------------
 
     def _scale(self, space: Space, run: Run) -> _Scale:
-        superformer, data = run.superformer(), run.data
-        counting = _counting(superformer)
-        evaluator = InheritedAccuracy(superformer, data.search, images=self.config.images, seed=self.config.seed)
-        evaluator.place(self.config.device)
-        return _Scale(Domain(space, self.config.budget, **counting), evaluator)
+        scale = _scale_of(self.config, space, run.superformer(), run.data)
+        scale.evaluator.place(self.config.device)
+        return scale
 
     def _score(self, scale: _Scale, scores: Scores, archs: Sequence[Arch], made: Sequence[str], what: str) -> None:
         """Scores what has no score yet."""
-        fresh = {arch: how for arch, how in zip(archs, made, strict=True) if arch not in scores}
+        fresh: dict[Arch, str] = {}
+        for arch, how in zip(archs, made, strict=True):
+            if arch not in scores:
+                fresh.setdefault(arch, how)
         shown: Iterable[tuple[Arch, str]] = fresh.items()
         if not self.console.quiet and self.console.is_terminal and len(fresh) > 1:
             shown = track(fresh.items(), f"  {what}", total=len(fresh), console=self.console, transient=True)
@@ -238,12 +251,11 @@ class _Evolution:
         place = space_folder(self.folder, last)
         self._search(last, Space.from_yaml(place / SPACE), open_run(place / SUPERFORMER))
         spaces = []
-        for t in range(last + 1):
-            folder = space_folder(self.folder, t)
-            table = ETTable.from_dict(json.loads((folder / TABLE).read_text()))
-            found = json.loads((folder / FOUND).read_text()) if (folder / FOUND).exists() else None
-            row = {"space": table.space, "folder": folder.name, "e_t_error": asdict(table.whole)}
-            spaces.append({**row, "best": found and {key: found[key] for key in ("id", "scores", "costs")}})
+        for each in open_evolution(self.folder):
+            assert each.table is not None
+            found = each.best and {key: each.best.to_dict()[key] for key in ("id", "scores", "costs")}
+            row = {"space": each.space.name, "folder": each.folder.name, "e_t_error": asdict(each.table.whole)}
+            spaces.append({**row, "best": found})
         best = json.loads((place / FOUND).read_text())
         write_json(self.folder / RESULT, {"spaces": spaces, "last": place.name, "best": best})
 
@@ -259,12 +271,14 @@ def _costs(trial: Trial) -> str:
     return ", ".join(f"{name} {short(value)}" for name, value in trial.costs.items())
 
 
-def _counting(superformer: Superformer) -> dict[str, Any]:
-    return {
+def _scale_of(config: EvolveSpaceConfig, space: Space, superformer: Superformer, data: Data) -> _Scale:
+    counting = {
         "img_size": superformer.img_size,
         "num_classes": superformer.num_classes,
         "in_chans": superformer.in_chans,
     }
+    evaluator = InheritedAccuracy(superformer, data.search, images=config.images, seed=config.seed)
+    return _Scale(Domain(space, config.budget, **counting), evaluator)
 
 
 def _write_space(folder: Path, space: Space) -> None:
@@ -273,27 +287,30 @@ def _write_space(folder: Path, space: Space) -> None:
     replace_file(folder / SPACE, lambda partial: partial.write_text(space.to_yaml()))
 
 
-def plan_summary(config: EvolveSpaceConfig) -> dict[str, Any]:
-    """What a run comes to, before anything long starts: of the first space, as the others are not known yet."""
-    training = config.superformer_config(config.space)
-    space, rules = load_space(training), config.rules
-    config.check(space)
-    plan = make_plan(training)
+def _plan_of(config: EvolveSpaceConfig, space: Space) -> tuple[Plan, _Scale, Sample]:
+    """The first space's superformer, before it is trained, and what it will be asked for."""
+    plan = make_plan(config.superformer_config(config.space))
     model = plan.job.model
     assert isinstance(model, Superformer)
-    domain = Domain(space, config.budget, **_counting(model))
-    sample = draw_sample(domain, rules, config.seed)
-    steps = resolve_steps(space, rules.steps)
-    settings = make_searcher("evolution", domain, settings=config.search).record()
-    images = len(plan.data.search.val) if config.images is None else config.images
+    scale = _scale_of(config, space, model, plan.data)
+    return plan, scale, draw_sample(scale.domain, config.rules, config.seed)
+
+
+def plan_summary(config: EvolveSpaceConfig) -> dict[str, Any]:
+    """What a run comes to, before anything long starts: of the first space, as the others are not known yet."""
+    space = load_space(config.superformer_config(config.space))
+    config.check(space)
+    plan, scale, sample = _plan_of(config, space)
+    steps = resolve_steps(space, config.steps)
+    settings = make_searcher("evolution", scale.domain, settings=config.search).record()
     return {
         "kind": "evolve-space",
         "recipe": config.recipe or "none",
         "space": f"{space.name}: {space.networks:.3g} networks, {len(steps)} dimensions that move",
-        "budget": str(domain.budget or "none"),
+        "budget": str(scale.domain.budget or "none"),
         "iterations": f"{config.iterations} moves, {config.iterations + 1} superformers",
         "scored": f"{len(sample.archs):,} networks a space, of which {len(sample.archs) - sample.drawn:,} widen "
-        f"thin subspaces; {images:,} images each",
+        f"thin subspaces; {scale.evaluator.images:,} images each",
         "searched": f"{settings['generations']} generations in {'every space' if config.search_every else 'the last'}",
         "steps": ", ".join(f"{name} {step:g}" for name, step in steps.items()),
         **{f"superformer: {name}": value for name, value in plan.summary().items() if name != "kind"},

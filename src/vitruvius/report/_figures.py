@@ -11,17 +11,22 @@ from vitruvius.search import Objective, Trial
 
 __all__ = [
     "COLORS",
+    "axes",
     "distributions",
     "front",
     "label_of",
     "lines",
+    "points",
     "predicted",
+    "scatter",
     "spread",
     "summary_of",
     "trial_link",
 ]
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f8c9b")
+_MARKED = 25
+"""A curve of more points is drawn without them."""
 _UNITS = {
     "params": ("parameters (millions)", 1e-6),
     "macs": ("MACs (millions)", 1e-6),
@@ -49,6 +54,11 @@ def trial_link(trial: Trial, names: Sequence[str]) -> list[str]:
     said = [f"{label_of(name)[0]} {trial.value(name) * label_of(name)[1]:.4g}" for name in names]
     title = f"candidate {trial.number}" if trial.number >= 0 else trial.arch.id
     return [trial.arch.id, title, ", ".join([*said, summary_of(trial)])]
+
+
+def axes(x: str, y: str) -> dict[str, Any]:
+    """A layout that says what the axes are."""
+    return {"xaxis": {"title": {"text": x}}, "yaxis": {"title": {"text": y}}}
 
 
 def front(
@@ -82,7 +92,7 @@ def front(
                 "color": generations,
                 "colorscale": "Viridis",
                 "showscale": len(set(generations)) > 1,
-                "colorbar": {"title": {"text": "generation"}, "thickness": 10},
+                "colorbar": {"title": {"text": "generation"}, "thickness": 10, "dtick": max(1, max(generations) // 5)},
             },
         },
         {
@@ -98,7 +108,7 @@ def front(
         color = COLORS[(2, 3, 4)[index % 3]]
         marker = {"size": 14, "symbol": "star", "color": color, "line": {"width": 1, "color": "#fff"}}
         data.append({**points([trial]), "type": "scatter", "mode": "markers", "name": name, "marker": marker})
-    return {"data": data, "layout": {"xaxis": {"title": {"text": x_title}}, "yaxis": {"title": {"text": y_title}}}}
+    return {"data": data, "layout": axes(x_title, y_title)}
 
 
 def lines(
@@ -108,7 +118,7 @@ def lines(
     data = [
         {
             "type": "scatter",
-            "mode": "lines+markers" if markers else "lines",
+            "mode": "lines+markers" if markers and len(x) <= _MARKED else "lines",
             "name": name,
             "x": list(x),
             "y": list(y),
@@ -116,7 +126,7 @@ def lines(
         }
         for index, (name, (x, y)) in enumerate(series.items())
     ]
-    return {"data": data, "layout": {"xaxis": {"title": {"text": x_title}}, "yaxis": {"title": {"text": y_title}}}}
+    return {"data": data, "layout": axes(x_title, y_title)}
 
 
 def distributions(samples: Mapping[str, Sequence[float]], x_title: str) -> dict[str, Any]:
@@ -134,30 +144,52 @@ def distributions(samples: Mapping[str, Sequence[float]], x_title: str) -> dict[
     return figure
 
 
-def spread(samples: Mapping[str, Sequence[float]], x_title: str, y_title: str) -> dict[str, Any]:
-    """A box for each sample; the dashed line is its mean."""
+def spread(
+    samples: Mapping[str, Sequence[float]], x_title: str, y_title: str, *, single: bool = False
+) -> dict[str, Any]:
+    """A box for each sample; the dashed line is its mean. `single`: with its points."""
     data = [
         {
             "type": "box",
             "name": name,
             "y": list(values),
             "boxmean": True,
-            "boxpoints": False,
+            "boxpoints": "all" if single else False,
+            **({"jitter": 0.3, "pointpos": 0} if single else {}),
             "showlegend": False,
             "marker": {"color": COLORS[0]},
         }
         for name, values in samples.items()
     ]
-    return {"data": data, "layout": {"xaxis": {"title": {"text": x_title}}, "yaxis": {"title": {"text": y_title}}}}
+    return {"data": data, "layout": axes(x_title, y_title)}
 
 
-def predicted(said: Sequence[float], measured: Sequence[float], names: Sequence[str], unit: str) -> dict[str, Any]:
-    """What was predicted against what was measured, and the line on which both are equal."""
-    ends = [min([*said, *measured]), max([*said, *measured])]
+def scatter(
+    x: Sequence[float], y: Sequence[float], said: Sequence[str], name: str, links: Sequence[Sequence[str]] = ()
+) -> dict[str, Any]:
+    """A trace of points that say something each; `links` are what a click on them draws."""
+    index = 1 if links else 0
+    made = {"type": "scatter", "mode": "markers", "name": name, "x": list(x), "y": list(y), "text": list(said)}
+    linked = {"customdata": [list(link) for link in links]} if links else {}
+    return {**made, **linked, "hoverinfo": "text", "marker": {"size": 9 if links else 7, "color": COLORS[index]}}
+
+
+def points(x: Sequence[float], y: Sequence[float], names: Sequence[str], name: str) -> dict[str, Any]:
+    """Networks that are only named."""
+    said = [f"{each}<br>{a:.4g}, {b:.4g}" for each, a, b in zip(names, x, y, strict=True)]
+    return scatter(x, y, said, name)
+
+
+def predicted(groups: Mapping[str, Sequence[tuple[float, float]]], unit: str) -> dict[str, Any]:
+    """Predicted and measured values of groups of networks, and the line on which both are equal."""
+    values = [value for pairs in groups.values() for pair in pairs for value in pair]
+    ends = [min(values), max(values)]
     figure = lines({"equal": (ends, ends)}, f"predicted ({unit})", f"measured ({unit})")
     figure["data"][0]["line"] = {"color": COLORS[6], "dash": "dot"}
-    points = {"type": "scatter", "mode": "markers", "name": "architectures", "x": list(said), "y": list(measured)}
-    figure["data"].append(
-        {**points, "text": list(names), "hoverinfo": "text+x+y", "marker": {"size": 8, "color": COLORS[0]}}
-    )
+    for index, (name, pairs) in enumerate(groups.items()):
+        said, measured = ([pair[side] for pair in pairs] for side in (0, 1))
+        texts = [f"{name}<br>predicted {a:.4g}, measured {b:.4g} {unit}" for a, b in pairs]
+        trace = scatter(said, measured, texts, name)
+        trace["marker"]["color"] = COLORS[index]
+        figure["data"].append(trace)
     return figure

@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import Any
 
-from vitruvius.arch import refuse
 from vitruvius.report.drawing import MIXER_COLORS
 
-__all__ = ["Part", "Section", "drawings", "page", "picture", "plot", "preformatted", "table", "text"]
+__all__ = [
+    "Part",
+    "Section",
+    "cards",
+    "details",
+    "drawings",
+    "heading",
+    "page",
+    "pictures",
+    "plot",
+    "preformatted",
+    "table",
+    "text",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of the page: its HTML, and the figures and architectures that the HTML names."""
+    """A piece of the page: its HTML, the figures and architectures that the HTML names, and what becomes files."""
 
     html: str
     figures: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     archs: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    """What a figure's points may draw, by id."""
+    drawn: Mapping[str, tuple[dict[str, Any], str]] = field(default_factory=dict)
+    """Drawings side by side, by their names, each with a note."""
+    pictures: Mapping[str, bytes] = field(default_factory=dict)
+    """PNGs by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +53,15 @@ class Section:
 
 def text(said: str, quiet: bool = False) -> Part:
     return Part(f"<p{' class=quiet' if quiet else ''}>{html.escape(said)}</p>")
+
+
+def heading(said: str) -> Part:
+    return Part(f"<h3>{html.escape(said)}</h3>")
+
+
+def details(said: str, inside: Part) -> Part:
+    """What few will want to read, behind one line."""
+    return replace(inside, html=f"<details><summary>{html.escape(said)}</summary>{inside.html}</details>")
 
 
 def preformatted(said: str) -> Part:
@@ -68,12 +96,21 @@ def cards(values: Mapping[str, str]) -> Part:
     return Part(f"<div class=cards>{''.join(made)}</div>")
 
 
-def plot(name: str, figure: dict[str, Any], caption: str, archs: Mapping[str, dict[str, Any]] | None = None) -> Part:
-    """A figure; a click on a point draws its architecture below, where `archs` has it."""
+def plot(
+    name: str,
+    figure: dict[str, Any],
+    caption: str,
+    archs: Mapping[str, dict[str, Any]] | None = None,
+    *,
+    half: bool = False,
+) -> Part:
+    """A figure; a click on a point draws its architecture below, where `archs` has it. Two halves stand side by side,
+    where there is room."""
     draws = f' data-draws="{name}-picked"' if archs else ""
     picked = f'<div class="drawing picked" id="{name}-picked"></div>' if archs else ""
-    made = f'<figure><div class=plot data-figure="{name}"{draws}></div><figcaption>{html.escape(caption)}</figcaption>'
-    return Part(f"{made}</figure>{picked}", {name: figure}, archs or {})
+    width = " class=half" if half else ""
+    made = f'<div class=plot data-figure="{name}"{draws}></div><figcaption>{html.escape(caption)}</figcaption>'
+    return Part(f"<figure{width}>{made}</figure>{picked}", {name: figure}, archs or {})
 
 
 def drawings(shown: Mapping[str, tuple[dict[str, Any], str]]) -> Part:
@@ -89,25 +126,36 @@ def drawings(shown: Mapping[str, tuple[dict[str, Any], str]]) -> Part:
         for name, (drawn, note) in shown.items()
     )
     made = f"<div class=legend>{legend}</div><div class=drawings>{places}</div>"
-    return Part(made, {}, {drawn["id"]: drawn for drawn, _ in shown.values()})
+    return Part(made, {}, {drawn["id"]: drawn for drawn, _ in shown.values()}, shown)
 
 
-def picture(png_base64: str, caption: str) -> str:
-    return (
-        f'<figure><img alt="{html.escape(caption)}" src="data:image/png;base64,{png_base64}">'
+def pictures(shown: Mapping[str, tuple[bytes, str]]) -> Part:
+    """PNGs side by side, by their names, each with a caption."""
+    made = "".join(
+        f'<figure><img alt="{html.escape(caption)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
         f"<figcaption>{html.escape(caption)}</figcaption></figure>"
+        for png, caption in shown.values()
     )
+    return Part(f"<div class=heat>{made}</div>", pictures={name: png for name, (png, _) in shown.items()})
+
+
+def _finite(value: Any) -> Any:
+    """With None for what is no number, of which JSON knows nothing: a figure leaves such points out."""
+    if isinstance(value, Mapping):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def page(title: str, subtitle: str, sections: Sequence[Section], foot: str) -> str:
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        refuse("the report needs plotly", "none", "pip install 'vitruvius[report]'")
+    """All of it as one text."""
+    from plotly.offline import get_plotlyjs
+
     assets = resources.files("vitruvius.report") / "assets"
     parts = [part for section in sections for part in section.parts]
     given = {
-        "figures": {name: figure for part in parts for name, figure in part.figures.items()},
+        "figures": {name: _finite(figure) for part in parts for name, figure in part.figures.items()},
         "archs": {name: drawn for part in parts for name, drawn in part.archs.items()},
         "colors": MIXER_COLORS,
     }

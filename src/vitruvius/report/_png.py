@@ -7,6 +7,7 @@ from typing import Any
 
 from vitruvius.files import replace_file
 from vitruvius.report._figures import COLORS
+from vitruvius.report._panels import panels_png
 
 __all__ = ["figure_png"]
 
@@ -18,6 +19,9 @@ def figure_png(path: Path, figure: dict[str, Any]) -> None:
     """Draws the kinds of traces that `_figures` makes: scatter, lines, boxes."""
     from matplotlib.figure import Figure
 
+    if "grid" in figure["layout"]:
+        panels_png(path, figure, _scatter)
+        return
     drawn = Figure(figsize=(7.2, 4.4), dpi=150, layout="constrained")
     ax = drawn.subplots()
     boxes = [trace for trace in figure["data"] if trace["type"] == "box"]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from vitruvius.arch import Arch, ImageSize, refuse
+from vitruvius.training.run import COMMANDS, RECORD, RESULT
 
-__all__ = ["Contents", "Training", "read_contents"]
+__all__ = ["Contents", "Training", "read_contents", "read_json", "read_lines"]
 
-RECORD, RESULT, LOG = "run.json", "result.json", "log.jsonl"
+LOG = "log.jsonl"
 TRAINING = ("superformer", "retrain", "finetune")
 
 
@@ -21,6 +23,7 @@ class Training:
     """A training run: of a superformer or of one network."""
 
     name: str
+    """Its folder within the report's; empty for that itself."""
     record: dict[str, Any]
     result: dict[str, Any]
     events: list[dict[str, Any]]
@@ -28,6 +31,16 @@ class Training:
     @property
     def kind(self) -> str:
         return str(self.record["kind"])
+
+    @property
+    def said(self) -> str:
+        """What it is called in texts and legends."""
+        return self.name or f"This {self.kind}"
+
+    @property
+    def planned(self) -> float:
+        """Epochs."""
+        return float(self.record["config"]["epochs"])
 
     @property
     def epochs(self) -> list[dict[str, Any]]:
@@ -59,17 +72,31 @@ class Contents:
         return str(self.record["kind"])
 
     @cached_property
+    def records(self) -> dict[str, dict[str, Any]]:
+        """Of the folder's own run and those in it, by their folders' names within it."""
+        files = sorted(self.folder.rglob(RECORD), key=lambda file: (len(file.parts), file))
+        return {self._name(file.parent): read_json(file) for file in files}
+
+    def _name(self, inside: Path) -> str:
+        return "" if inside == self.folder else str(inside.relative_to(self.folder))
+
+    @cached_property
     def trainings(self) -> list[Training]:
         """The folder's own run and those in it, superformers first."""
-        found = []
-        for file in sorted(self.folder.rglob(RECORD)):
-            record = read_json(file)
-            if record.get("kind") in TRAINING:
-                inside = file.parent
-                name = "" if inside == self.folder else str(inside.relative_to(self.folder))
-                result = read_json(inside / RESULT) if (inside / RESULT).exists() else {}
-                found.append(Training(name, record, result, _lines(inside / LOG)))
+        found = [
+            Training(name, record, _result(self.folder / name), read_lines(self.folder / name / LOG))
+            for name, record in self.records.items()
+            if record.get("kind") in TRAINING
+        ]
         return sorted(found, key=lambda training: training.kind != "superformer")
+
+    def commands(self, name: str = "") -> list[str]:
+        """The shell lines that made a run."""
+        file = self.folder / name / COMMANDS
+        if not file.exists():  # of a run by an earlier version
+            command = self.records[name].get("command")
+            return [shlex.join(command)] if command else []
+        return file.read_text().splitlines()
 
     def analysis(self, name: str) -> Any:
         """What the run measured for its report, or None."""
@@ -85,16 +112,23 @@ def read_json(file: Path) -> dict[str, Any]:
     return found
 
 
-def _lines(file: Path) -> list[dict[str, Any]]:
+def read_lines(file: Path) -> list[dict[str, Any]]:
     if not file.exists():
         return []
     whole = (line for line in file.read_text().split("\n")[:-1] if line)  # the last one may be half written
     return [json.loads(line) for line in whole]
 
 
+def _result(folder: Path) -> dict[str, Any]:
+    return read_json(folder / RESULT) if (folder / RESULT).exists() else {}
+
+
 def read_contents(folder: str | Path) -> Contents:
+    """Of a run's folder, or of one that holds several runs' folders."""
     place = Path(folder)
-    if not (place / RECORD).exists():
-        refuse("a report is made of a run folder", str(folder), f"a folder with {RECORD}")
-    result = read_json(place / RESULT) if (place / RESULT).exists() else {}
-    return Contents(place, read_json(place / RECORD), result)
+    if (place / RECORD).exists():
+        return Contents(place, read_json(place / RECORD), _result(place))
+    several = Contents(place, {"kind": "runs", "config": {}}, {})
+    if not several.records:
+        refuse("a report is made of a run folder", str(folder), f"a folder with {RECORD}, or one of such folders")
+    return several

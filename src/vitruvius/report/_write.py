@@ -2,57 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from vitruvius.arch import Arch
+from vitruvius.extras import require_extra
 from vitruvius.files import replace_file
-from vitruvius.report import _search, _sections
+from vitruvius.report._attention import attention
+from vitruvius.report._evolution import evolution
+from vitruvius.report._latency import latency
 from vitruvius.report._page import Section, page
 from vitruvius.report._png import figure_png
+from vitruvius.report._provenance import provenance
 from vitruvius.report._read import Contents, read_contents
-from vitruvius.report.drawing import draw_png, drawing
+from vitruvius.report._scores import ranking, scores
+from vitruvius.report._search import inherited, searches
+from vitruvius.report._summary import state, summary
+from vitruvius.report._training import health, retraining
+from vitruvius.report.drawing import draw_png
 
 __all__ = ["write_report"]
 
 _SECTIONS = (
-    _sections.summary,
-    _search.searches,
-    _sections.health,
-    _sections.retraining,
-    _search.inherited,
-    _sections.latency,
-    _sections.attention,
-    _sections.provenance,
+    summary,
+    evolution,
+    searches,
+    scores,
+    ranking,
+    health,
+    retraining,
+    inherited,
+    latency,
+    attention,
+    provenance,
 )
+"""In the order in which they are read: each from what a run folder holds, or nothing."""
 
 
 def write_report(folder: str | Path, out: str | Path | None = None, pictures: bool = True) -> Path:
     """Writes `report.html` into the run folder or another one, and its figures as PNGs into `report/`; its path."""
+    require_extra("report", "a report")
     contents = read_contents(folder)
     target = Path(folder) if out is None else Path(out)
     sections = [section for make in _SECTIONS if (section := make(contents)) is not None]
-    made = page(_title(contents), _subtitle(contents), sections, "Made by Vitruvius from the run folder alone.")
+    subtitle = f"{contents.folder.resolve().name}, {state(contents)}"
+    made = page(_title(contents), subtitle, sections, "Made by Vitruvius from the run folder alone.")
     replace_file(target / "report.html", lambda partial: partial.write_text(made, encoding="utf-8"))
     if pictures:
-        _pictures(contents, sections, target / "report")
+        _pictures(sections, target / "report")
     return target / "report.html"
 
 
-def _pictures(contents: Contents, sections: list[Section], folder: Path) -> None:
+def _pictures(sections: Sequence[Section], folder: Path) -> None:
     for section in sections:
-        for part in section.parts:
+        for number, part in enumerate(section.parts):
             for name, figure in part.figures.items():
-                figure_png(folder / f"{name.replace('/', '-')}.png", figure)
-    if rows := contents.result.get("rows"):
-        size = tuple(contents.result["img_size"])
-        drawn = {row["name"]: drawing(Arch.from_dict(row["arch"]), size) for row in rows}
-        draw_png(folder / "networks.png", drawn, {row["name"]: [f"{row['macs'] / 1e6:.4g} M MACs"] for row in rows})
+                figure_png(folder / f"{_file_name(name)}.png", figure)
+            for name, png in part.pictures.items():
+                replace_file(folder / f"{_file_name(name)}.png", lambda partial, png=png: partial.write_bytes(png))
+            if part.drawn:
+                draw_png(folder / f"{section.name}-networks-{number}.png", part.drawn)
+
+
+def _file_name(name: str) -> str:
+    return name.replace("/", "-")
 
 
 def _title(contents: Contents) -> str:
-    source = contents.record.get("data", {}).get("source", "")
-    return f"{contents.kind}: {source}" if source else contents.kind
-
-
-def _subtitle(contents: Contents) -> str:
-    return f"{contents.folder.name}"
+    source = (contents.record.get("data") or {}).get("source", "")
+    kind = {"run": "Vitruvius run", "runs": "Vitruvius runs"}.get(contents.kind, f"Vitruvius {contents.kind}")
+    return f"{kind}: {source}" if source else kind

@@ -7,7 +7,7 @@ the width of the stage.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,19 +47,20 @@ def drawing(arch: Arch, img_size: ImageSize) -> dict[str, Any]:
     }
 
 
-def draw_png(path: Path, drawings: Mapping[str, dict[str, Any]], notes: Mapping[str, Sequence[str]]) -> None:
-    """Several architectures side by side, to one scale; `notes` are lines under a name."""
+def draw_png(path: Path, drawings: Mapping[str, tuple[dict[str, Any], str]]) -> None:
+    """Several architectures side by side, to one scale, each with a line under its name."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch, Rectangle
 
-    widest = max(max(s["dim"], *(max(b[2:4]) for b in s["blocks"])) for d in drawings.values() for s in d["stages"])
-    rows = max(sum(1 + len(s["blocks"]) for s in d["stages"]) for d in drawings.values())
+    stages = [stage for drawn, _ in drawings.values() for stage in drawn["stages"]]
+    widest = max(max([stage["dim"], *(max(block[2:4]) for block in stage["blocks"])]) for stage in stages)
+    rows = max(sum(1 + len(stage["blocks"]) for stage in drawn["stages"]) for drawn, _ in drawings.values())
     figure = Figure(figsize=(4.2 * len(drawings), 0.24 * rows + 1.4), dpi=150, layout="constrained")
     axes = figure.subplots(1, len(drawings), squeeze=False)[0]
     mixers = {}
-    for ax, (name, drawn) in zip(axes, drawings.items(), strict=True):
+    for ax, (name, (drawn, note)) in zip(axes, drawings.items(), strict=True):
         ax.set(xlim=(-1.18 * widest, 1.18 * widest), ylim=(rows + 0.2, -0.2))
-        ax.set_title("\n".join([name, *notes.get(name, ())]), fontsize=9)
+        ax.set_title(f"{name}\n{note}", fontsize=9)
         ax.axis("off")
         y = 0.0
         for index, stage in enumerate(drawn["stages"], start=1):
@@ -77,6 +78,8 @@ def draw_png(path: Path, drawings: Mapping[str, dict[str, Any]], notes: Mapping[
                     place = (-gap - qkv * (head + 1) / heads, y + 0.15)
                     ax.add_patch(Rectangle(place, qkv / heads, 0.7, fc=color, ec="white", lw=0.6))
                 ax.add_patch(Rectangle((gap, y + 0.15), mlp, 0.7, fc=MIXER_COLORS["mlp"], lw=0))
+                for x in (-gap - dim, gap + dim):
+                    ax.plot([x, x], [y + 0.02, y + 0.98], color="0.1", lw=0.7)
                 label = f"{heads}" if reach is None else f"{heads}·{reach}"
                 ax.text(0, y + 0.52, label, ha="center", va="center", fontsize=6.5)
                 y += 1

@@ -8,10 +8,12 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
+
 from vitruvius.arch import FAMILIES, refuse, require_choice
 from vitruvius.search._domain import Domain
 from vitruvius.search._et_error import Tendency
-from vitruvius.search._subspaces import dimensions_of, largest_side
+from vitruvius.search._subspaces import dimensions_of, draw, largest_side
 from vitruvius.spaces import Space, StageSpace
 
 __all__ = ["Move", "Rounding", "default_steps", "moved_by", "resolve_steps", "steps_asked", "with_moves"]
@@ -131,33 +133,39 @@ def _without_dead_ends(space: Space, dimension: str) -> Space:
 
 
 def with_moves(
-    domain: Domain, tendencies: Mapping[str, Tendency], asked: Mapping[str, int], most_networks: int | None = None
+    domain: Domain,
+    tendencies: Mapping[str, Tendency],
+    asked: Mapping[str, int],
+    most_networks: int | None = None,
+    archs: int = 1000,
+    alike: bool = True,
 ) -> tuple[Space, list[Move]]:
     """The space after as many of the asked steps as it can hold.
 
-    The strongest tendency moves first, each on top of those before it. Where so many steps make no valid space, or one
-    of too many networks, or one without a network within the budget, there are fewer; what cannot move at all is tried
-    again once the others have moved.
+    In turn each dimension takes one of its steps, the strongest tendency first, until none can take another. A step
+    that makes no valid space, or one of too many networks, or one with too few within the budget to draw `archs` of
+    them, waits for the next turn.
     """
     start, space, img_size = domain.space, domain.space, domain.counting["img_size"]
     taken: dict[str, int] = dict.fromkeys(asked, 0)
     notes: dict[str, str] = {}
     waiting = sorted((name for name in asked if asked[name]), key=lambda name: (-abs(asked[name]), name))
-    progress = True
-    while waiting and progress:
-        progress = False
+    moved = True
+    while moved:
+        moved = False
         for name in list(waiting):
             sign = 1 if asked[name] > 0 else -1
-            for count in range(abs(asked[name]), 0, -1):
-                try:
-                    trial = moved_by(space, name, sign * count * tendencies[name].step, img_size)
-                    _check_holds(trial, space, domain, most_networks)
-                except ValueError as error:
-                    notes[name] = str(error).partition(";")[0]
-                    continue
-                space, taken[name], progress = trial, sign * count, True
+            try:
+                trial = moved_by(space, name, sign * tendencies[name].step, img_size)
+                _check_size(trial, space, most_networks)
+                _check_budget(trial, space, domain, archs, alike)
+            except ValueError as error:
+                notes[name] = str(error).partition(";")[0]
+                continue
+            space, moved = trial, True
+            taken[name] += sign
+            if taken[name] == asked[name]:
                 waiting.remove(name)
-                break
     before = {each.name: each.choices for each in dimensions_of(start, img_size)}
     moves = []
     for name in asked:
@@ -176,12 +184,28 @@ def _choices(space: Space, name: str) -> tuple[float, ...]:
     return space.dimensions[name]
 
 
-def _check_holds(trial: Space, space: Space, domain: Domain, most_networks: int | None) -> None:
+def _check_size(trial: Space, space: Space, most_networks: int | None) -> None:
     """A move that makes a too large space smaller is one that helps."""
     if most_networks is not None and max(most_networks, space.networks) < trial.networks:
         refuse("the space would have too many networks", f"{trial.networks:.3g}", f"M = {most_networks:.3g}")
+
+
+def _check_budget(trial: Space, space: Space, domain: Domain, archs: int, alike: bool) -> None:
+    """Of networks drawn within the budget half as many differ as of those drawn without one, or more than before."""
     counted = None if domain.budget is None else domain.budget.counted
-    for metric, low, high in () if counted is None else counted.ends:
+    if counted is None:
+        return
+    for metric, low, high in counted.ends:
         least, most = trial.cost_range(metric, **domain.counting)
         if most < low or least > high:
             refuse(f"no network would be within the budget of {metric}", (least, most), str(counted))
+    free, within, before = (
+        _different(Domain(each, budget, identity=domain.identity, **domain.counting), archs, alike)
+        for each, budget in ((trial, None), (trial, counted), (space, counted))
+    )
+    if within < free / 2 and within < before:
+        refuse("too few networks would be within the budget", f"{within} different ones of {archs}", f"{free / 2:g}")
+
+
+def _different(domain: Domain, archs: int, alike: bool) -> int:
+    return len(np.unique(draw(domain, np.random.default_rng(0), archs, alike=alike), axis=0))

@@ -27,9 +27,10 @@ The paper's code was never released. Where the paper is silent or cannot be take
 - *Choices at or below zero* drop out ("less than zero" in the paper, but no network has no channels). *Where all
   would*, there are fewer steps. A dimension that is left with one choice has no slope, and stays.
 - *A space that cannot be* (widths that heads do not divide, ViT-ResNAS's widths that shrink, a reduction beyond the
-  grid): the strongest tendency moves first; a move that makes no valid space is shortened, to nothing if need be, and
-  tried again after the others. The same holds for |A| <= M (`most_networks`; the paper prints no M) and for a space
-  that would have no network within the budget.
+  grid): dimensions take their steps in turn, one at a time, the strongest tendency first. A step that makes no valid
+  space waits until the others have moved, and is left out if need be. The same holds for |A| <= M (`most_networks`; the
+  paper prints no M) and for a space with too few networks within the budget: of N drawn within it, half as many are
+  to differ as of N drawn without it.
 - *Windows* beyond the token grid are windows of the grid: {7, 14} on a grid of 14 moves to {14}, not to {14, 21}.
 - *Layers that may be skipped one by one* (ViTAS v1, ViT-ResNAS): the choices of depth are the numbers of blocks, and
   a move adds or takes away layers that are never skipped.
@@ -175,7 +176,8 @@ def evolve(domain: Domain, table: ETTable, rules: Rules, name: str | None = None
     """The next space (under a name of its own), and what became of each dimension."""
     tendencies = {each.dimension: each for each in table.tendencies}
     asked = {dimension: _asked(tendency, rules) for dimension, tendency in tendencies.items()}
-    space, moves = with_moves(domain, tendencies, asked, rules.most_networks)
+    alike = rules.blocks == "alike"
+    space, moves = with_moves(domain, tendencies, asked, rules.most_networks, rules.archs, alike)
     return Evolved(replace(space, name=name) if name else space, tuple(moves))
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
+import shlex
 import shutil
+import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +36,8 @@ __all__ = [
 
 VERSION = 1
 RECORD, FINAL, RESULT = "run.json", "final", "result.json"
+COMMANDS = "commands.txt"
+"""The shell lines that began the run and went on with it, each once."""
 _KEYS = ("version", "kind", "config", "data", "job", "versions")
 _FREE = ("versions", "config.workers", "config.device")
 """What may differ between the start of a run and its resumption: nothing that changes a result."""
@@ -74,6 +78,15 @@ def begin_folder(folder: Path, record: dict[str, Any], free: Collection[str] = _
         refuse("a run needs a folder of its own", str(folder), "a new folder, or one that this command has begun")
     else:
         write_json(folder / RECORD, record)
+    _note_command(folder / COMMANDS)
+
+
+def _note_command(file: Path) -> None:
+    program = Path(sys.argv[0]).name
+    line = shlex.join(["vitruvius" if program == "__main__.py" else program, *sys.argv[1:]])
+    if not file.exists() or line not in file.read_text().splitlines():
+        with file.open("a") as opened:
+            opened.write(line + "\n")
 
 
 def _drop_partial(folder: Path) -> None:

@@ -78,10 +78,12 @@ def build_predictor(
         memory_scale=_memory_scale(sums.memory, ours),
         parts_measured=len(timed),
         accuracy=(),
-        held_out=len(others),
+        checked=(),
         spread=float(np.median([each.timing.spread for each in theirs])),
     )
-    predictor = replace(predictor, accuracy=_accuracy(predictor, fitted, latency, others, theirs))
+    true = np.array([each.latency for each in theirs])
+    checked = tuple(zip(predictor(others)["latency"].tolist(), true.tolist(), strict=True))
+    predictor = replace(predictor, accuracy=_accuracy(predictor, fitted, latency, others, true), checked=checked)
     say(predictor.report())
     return predictor
 
@@ -149,11 +151,10 @@ def _memory_scale(summed_bytes: Floats | None, measured: Sequence[Measured]) -> 
 
 
 def _accuracy(
-    predictor: Predictor, fitted: Sequence[Arch], latency: Floats, others: Sequence[Arch], theirs: Sequence[Measured]
+    predictor: Predictor, fitted: Sequence[Arch], latency: Floats, others: Sequence[Arch], true: Floats
 ) -> tuple[Accuracy, ...]:
     setting = predictor.setting
     options: Any = {name: getattr(setting, name) for name in ("img_size", "num_classes", "in_chans")}
-    true = np.array([each.latency for each in theirs])
     rows = [Accuracy.of("predictor", predictor(others)["latency"], true)]
     seen, unseen = cost(fitted, **options), cost(others, **options)
     for metric in ("macs", "params"):

@@ -20,7 +20,7 @@ from vitruvius.costs.latency._timing import Progress
 from vitruvius.files import write_json
 from vitruvius.spaces import Space
 
-VERSION = 1
+VERSION = 2
 Floats = NDArray[np.float64]
 
 
@@ -139,9 +139,15 @@ class Predictor:
     parts_measured: int
     accuracy: tuple[Accuracy, ...]
     """The predictor's own first, then what parameters and MACs alone can say."""
-    held_out: int
+    checked: tuple[tuple[float, float], ...]
+    """Latency of networks that it had not seen, as predicted and as measured, in seconds."""
     spread: float
     """The median spread of what it was checked against: no predictor's error can be told apart from less."""
+
+    @property
+    def held_out(self) -> int:
+        """How many networks it was checked on."""
+        return len(self.checked)
 
     @property
     def parts(self) -> int:
@@ -246,5 +252,6 @@ class Predictor:
             "tables": tables,
             "coefficients": np.array(data["coefficients"], dtype=np.float64),
             "accuracy": tuple(Accuracy(**each) for each in data["accuracy"]),
+            "checked": tuple((predicted, measured) for predicted, measured in data["checked"]),
         }
         return cls(**{**data, **changed})

@@ -48,6 +48,7 @@
         const dim = stage.dim * unit;
         for (const x of [half - middle - dim, half + middle])
           line.appendChild(svg("rect", { x, y, width: dim, height: row, fill: css("--band") }));
+        const edges = [half - middle - dim, half + middle + dim];
         for (let head = 0; head < heads; head++) {
           const width = (qkv * unit) / heads;
           line.appendChild(svg("rect", {
@@ -56,6 +57,8 @@
           }));
         }
         line.appendChild(svg("rect", { x: half + middle, y: y + 2, width: mlp * unit, height: row - 4, fill: given.colors.mlp }));
+        for (const x of edges)
+          line.appendChild(svg("line", { x1: x, x2: x, y1: y, y2: y + row, stroke: css("--ink"), "stroke-width": 1 }));
         const label = reach ? `${heads} · ${reach}` : `${heads}`;
         line.appendChild(svg("text", { x: half, y: y + 11, "text-anchor": "middle", "font-size": 10, fill: css("--ink") }, label));
         root.appendChild(line);
@@ -95,6 +98,8 @@
   const plots = () => [...document.querySelectorAll(".plot")];
   const react = (place) => {
     const figure = given.figures[place.dataset.figure];
+    if (window.innerWidth < 560) // a scale of colours takes a fifth of a phone
+      for (const trace of figure.data) if (trace.marker && trace.marker.showscale) trace.marker.showscale = false;
     return Plotly.react(place, figure.data, dressed(figure.layout), { responsive: true, displaylogo: false, displayModeBar: false });
   };
   for (const place of plots()) {
