@@ -171,9 +171,8 @@ def rank_proxies(
         split = None if setting.data is None else {"hash": setting.data.hash}
         record = {"version": 1, "kind": "rank", "config": config, "data": split, "job": {}, "versions": versions()}
         begin_folder(folder, record, ("versions",))
-    found = measured_scores(
-        known.archs, names, options, folder=folder, executor=executor, workers=workers, address=address, quiet=quiet
-    )
+    places: dict[str, Any] = {"executor": executor, "workers": workers, "address": address, "quiet": quiet}
+    found = measured_scores(known.archs, names, options, setting, folder=folder, **places)
     chosen = size_bands(params, bands) if isinstance(bands, int) else list(bands)
 
     def table(places: np.ndarray) -> dict[str, Correlation]:
