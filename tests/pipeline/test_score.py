@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from test_cli import run
 from vitruvius import Arch, costs, proxies, spaces
@@ -172,6 +173,7 @@ def test_what_has_no_score_is_told_and_not_ranked(tmp_path: Path, capsys: pytest
         (("score", SPACE, "--num-classes", "0"), "num_classes"),
         (("score", SPACE, "--data", "nowhere"), "nowhere"),
         (("score", SPACE, "--device", "tpu"), "tpu"),
+        *([] if torch.cuda.is_available() else [(("score", SPACE, "--device", "cuda"), "no GPU")]),
         (("score", SPACE, "-p", "dss", "-p", "dss"), "twice"),
         (("rank", "nothing.csv"), "nothing.csv"),
         (("rank", "."), "run"),

@@ -60,8 +60,8 @@ def test_fast_is_close_to_the_released_code(space: str) -> None:
     archs = [arch_of(row) for row in ROWS[space]]
     expected = np.array([row["dss_reference"] for row in ROWS[space]])
     scores = fast(archs, Setting(), RELEASED, reference_tensors(LARGEST[space]))
-    assert kendalltau(scores, expected).statistic == 1
-    np.testing.assert_allclose(scores, expected, rtol=5e-4)
+    assert kendalltau(scores, expected).statistic == pytest.approx(1)
+    np.testing.assert_allclose(scores, expected, rtol=2e-4)
 
 
 def small(name: str) -> vt.Space:
@@ -79,7 +79,7 @@ def test_exact_by_its_definition(name: str, variant: Variant) -> None:
         model = network(arch, SMALL)
         with torch.no_grad():
             for place, parameter in model.named_parameters():
-                if variant is PAPER or place in ("cls_token", "pos_embed"):
+                if variant is PAPER or place.rsplit(".", 1)[-1] in ("cls_token", "pos_embed"):
                     parameter.abs_()
         model(torch.ones(1, 2, 16, 16)).sum().backward()
         expected = 0.0
@@ -101,19 +101,22 @@ def test_exact_by_its_definition(name: str, variant: Variant) -> None:
 def test_which_networks_collapse() -> None:
     """The list that docs/proxies.md prints."""
     admitted = {}
+    exceptions = ("vit-resnas", "vitas-twins", "pit-nano")
     for name in spaces.SPACES:
         space = spaces.load(name)
         archs = some_archs(space, 12)
         admitted[name] = {admits(arch, Setting(img_size=space.img_size)) for arch in archs}
     for name, found in admitted.items():
-        assert found == {not name.startswith(("vit-resnas", "vitas-twins"))}, name
+        assert found == {not name.startswith(exceptions)}, name
     # A window that does not divide its map sees padding, which is no patch.
     arch = spaces.load("s3-nano").largest
     assert admits(arch, Setting(img_size=32))
-    assert not admits(arch, Setting(img_size=40 - 2))
+    assert not admits(arch, Setting(img_size=38))
+    # And the edges of a small map of a PiT are too much of it.
+    assert admits(spaces.load("pit-nano").largest, Setting(img_size=96))
 
 
-@pytest.mark.parametrize("name", ["vitas-twins-nano", "vit-resnas-nano"])
+@pytest.mark.parametrize("name", ["vitas-twins-nano", "vit-resnas-nano", "pit-nano"])
 def test_what_does_not_collapse_is_exact(name: str) -> None:
     archs = some_archs(small(name), 3)
     for proxy, variant in VARIANTS.items():
@@ -122,20 +125,24 @@ def test_what_does_not_collapse_is_exact(name: str) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("name", [name for name in NANO_SPACES if "twins" not in name and "resnas" not in name])
-def test_fast_orders_as_exact_does(name: str, variant: Variant) -> None:
-    setting = Setting(img_size=32, num_classes=10)
-    archs = list(dict.fromkeys(some_archs(spaces.load(name), 60)))
+@pytest.mark.parametrize(
+    ("name", "pixels"), [("autoformer-nano", 32), ("vitas-nano", 32), ("s3-nano", 32), ("pit-nano", 96)]
+)
+def test_fast_orders_as_exact_does(name: str, pixels: int, variant: Variant) -> None:
+    setting = Setting(img_size=pixels, num_classes=10)
+    archs = list(dict.fromkeys(some_archs(spaces.load(name), 40)))
+    assert all(admits(arch, setting) for arch in archs)
     quick, whole = fast(archs, setting, variant), exact(archs, setting, variant)
     assert kendalltau(quick, whole).statistic >= 0.99
-    np.testing.assert_allclose(quick, whole, rtol=0.02)
+    # At the edges of a PiT, pooling sees zeros: patches are not equal any more.
+    np.testing.assert_allclose(quick, whole, rtol=0.1 if name == "pit-nano" else 0.02)
 
 
 @pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize(
     ("name", "pixels", "count"),
-    [("autoformer-tiny", 64, 1000), ("autoformer-small", 64, 60), ("autoformer-base", 64, 30), ("pit-ti", 96, 30)],
+    [("autoformer-tiny", 64, 1000), ("autoformer-small", 64, 60), ("autoformer-base", 64, 30), ("pit-ti", 224, 30)],
 )
 def test_fast_orders_as_exact_does_at_full_width(name: str, pixels: int, count: int, variant: Variant) -> None:
     """bench/dss_agreement.py does this for more of them, at 224 pixels too."""
@@ -196,8 +203,8 @@ def test_kept_nuclear_norms() -> None:
 
 
 def test_reference_dss_says_little_that_the_parameter_count_does_not() -> None:
-    """docs/dss-honest.md: Kendall's tau of about 0.91 on 100 architectures of autoformer-tiny."""
+    """docs/dss-honest.md: Kendall's tau of 0.86 to 0.90 on 100 random architectures."""
     space = spaces.load("autoformer-tiny")
     archs = space.decode_many(space.sample_vectors(np.random.default_rng(0), 100))
     found = vt.proxies.score(["dss-reference", "params"], archs)
-    assert 0.88 < kendalltau(found["dss-reference"], found["params"]).statistic < 0.94
+    assert 0.85 < kendalltau(found["dss-reference"], found["params"]).statistic < 0.94

@@ -46,12 +46,14 @@ def known_of(source: str | Path, accuracy: str = _CLAIM) -> Known:
     accuracy are left out: a failed trial has none.
     """
     place = Path(source)
+    if not place.exists():
+        refuse("there is no such table or run", str(source), "a .csv or .jsonl file, or a search's folder")
     if place.is_dir():
         run = open_search(place)
         rows = [trial.to_dict() for trial in run.trials if trial.complete]
         counting = {key: run.record["job"][key] for key in ("img_size", "num_classes", "in_chans")}
         counting["img_size"] = tuple(counting["img_size"])
-    elif place.suffix.lower() in (".csv", ".jsonl", ".json") and place.exists():
+    elif place.suffix.lower() in (".csv", ".jsonl", ".json"):
         rows, counting = list(_rows(place)), {}
     else:
         refuse("accuracies are read from a table or a run", str(source), "a .csv or .jsonl file, or a search's folder")

@@ -35,13 +35,17 @@ __all__ = ["Dss", "DssReference", "admits", "exact", "fast"]
 _CHUNK_BYTES = 2**29
 """Of activations that wait for the backward pass, per thread."""
 _TOGETHER = 1000
+_PIT_SIDE = 6
+"""PiT's pooling sees zeros at the edges; on smaller maps than this in the end, edges are too much of them."""
 
 
 def admits(arch: Arch, setting: Setting) -> bool:
     """Whether one mean patch may stand for all patches of a network that sees an image of ones."""
     match arch.family:
-        case "vit" | "pit":
+        case "vit":
             return True
+        case "pit":
+            return min(token_grids(arch, setting.img_size)[-1]) >= _PIT_SIDE
         case "swin":
             return _tiled(arch, token_grids(arch, setting.img_size))
     return False
