@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import zlib
-from pathlib import Path
-
 import numpy as np
 import pytest
 import timm
 import torch
 
-from vitruvius import Arch, Block, Patch, Stage, costs, spaces, zoo
+from autoformer_reference import LARGEST, ROWS, SUBNETS, arch_of, made, reference_weights
+from vitruvius import costs, spaces, zoo
 from vitruvius.models import build, from_timm
 
 TIMM = {
@@ -31,7 +28,6 @@ TIMM = {
     "twins-svt-base": "twins_svt_base",
     "twins-svt-large": "twins_svt_large",
 }
-DATA = Path(__file__).parent.parent / "data"
 
 
 def shaken(model: torch.nn.Module) -> torch.nn.Module:
@@ -90,84 +86,10 @@ def test_published_counts() -> None:
     ]
 
 
-# -- AutoFormer: shared/reference/README.md says how the weights are made ----------------------------------------------
-
-LARGEST = {"autoformer-tiny": 256, "autoformer-small": 448, "autoformer-base": 640}
-SUBNETS = [
-    (space, index)
-    for space, rows in json.loads((DATA / "autoformer_scores.json").read_text()).items()
-    for index in range(len(rows))
-]
-
-
-def made(name: str, shape: tuple[int, ...], scale: float = 0.02) -> torch.Tensor:
-    noise = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape) * scale
-    return torch.from_numpy(noise.astype(np.float32))
-
-
-def reference_name(ours: str) -> str:
-    for old, new in (
-        ("stages.0.", ""),
-        ("attn.", ""),
-        ("mlp.", ""),
-        ("relative_", "rel_"),
-        ("_table", ""),
-        ("patch_embed", "patch"),
-    ):
-        ours = ours.replace(old, new)
-    return ours
-
-
-def largest_shape(name: str, most: int) -> tuple[int, ...]:
-    """The shape of a tensor of the largest network; embedding, q, k and v are all `most` wide there."""
-    if ".rel_" in name:
-        return (30, 64)
-    shapes = {
-        "patch.weight": (most, 3, 16, 16),
-        "cls_token": (1, 1, most),
-        "pos_embed": (1, 197, most),
-        "head.weight": (1000, most),
-        "head.bias": (1000,),
-        "fc1.weight": (4 * most, most),
-        "fc1.bias": (4 * most,),
-        "fc2.weight": (most, 4 * most),
-        **dict.fromkeys(("q.weight", "k.weight", "v.weight", "proj.weight"), (most, most)),
-    }
-    return next((shape for part, shape in shapes.items() if name.endswith(part)), (most,))
-
-
-def reference_weights(ours: dict[str, torch.Tensor], most: int) -> dict[str, torch.Tensor]:
-    """The leading rows and columns of every tensor of the largest network."""
-    weights = {}
-    for key, tensor in ours.items():
-        name = reference_name(key)
-        if name.endswith((".q.bias", ".k.bias", ".v.bias")):
-            weights[key] = torch.zeros_like(tensor)
-            continue
-        full = made(name, largest_shape(name, most))
-        if "norm" in name and name.endswith("weight"):
-            full = full + 1.0
-        weights[key] = full[tuple(slice(0, size) for size in tensor.shape)]
-    return weights
-
-
 @pytest.mark.parametrize(("space", "index"), SUBNETS)
 def test_autoformers_reference_logits(space: str, index: int) -> None:
-    row = json.loads((DATA / "autoformer_scores.json").read_text())[space][index]
-    dim = row["embed_dim"]
-    blocks = tuple(
-        Block(heads=heads, qk=64 * heads, v=64 * heads, mlp=int(dim * ratio))
-        for heads, ratio in zip(row["heads"], row["mlp_ratio"], strict=True)
-    )
-    arch = Arch(
-        family="vit",
-        patch=Patch(size=16),
-        stages=(Stage(dim=dim, blocks=blocks),),
-        positions="absolute+relative",
-        class_token=True,
-        pool="mean",
-        norm_eps=1e-5,
-    )
+    row = ROWS[space][index]
+    arch = arch_of(row)
     assert spaces.load(space).contains(arch)
     assert costs.params(arch) == row["params"]
     model = build(arch).eval()

@@ -24,7 +24,7 @@ Proxies = Annotated[
         "--proxy", "-p", help="A proxy's name; repeatable (the first one ranks). `vitruvius proxies` lists them."
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Of weights and random images.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of samples, weights, random images and resamples.")]
 ClassCount = Annotated[int | None, typer.Option("--num-classes", help="The data's, else 1000.")]
 ChannelCount = Annotated[int | None, typer.Option("--in-chans", help="The data's, else 3.")]
 Images = Annotated[int, typer.Option("--batch-size", min=1, help="Images that a proxy of images sees.")]
@@ -134,6 +134,8 @@ def _plain(table: dict[str, dict[str, float]]) -> dict[str, dict[str, float | No
 
 
 def _show_score(result: Score, n: int, top: int) -> None:
+    from vitruvius.proxies import BASELINES
+
     rows = []
     for rank, place in enumerate(result.best(top), start=1):
         arch = result.archs[place]
@@ -148,7 +150,8 @@ def _show_score(result: Score, n: int, top: int) -> None:
     else:
         print(f"no sampled network has a finite {result.ranking}")
     print(f"The best by {result.ranking} of {len(result.archs):,} different networks ({n:,} samples).", end="")
-    taus = {name: result.agreement()[result.ranking][name] for name in ("params", "macs") if name != result.ranking}
+    agreement = result.agreement()[result.ranking]
+    taus = {name: agreement[name] for name in BASELINES if name != result.ranking}
     told = ", ".join(f"{_number(tau)} with {name}" for name, tau in taus.items())
     print(f" Kendall's tau of {result.ranking}: {told}." if told else "")
     if unranked:

@@ -15,14 +15,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from vitruvius.arch import Arch, require_choice
 from vitruvius.evaluation import Evaluator, Executor, InProcess, RayExecutor, Task
-from vitruvius.proxies import Batch, Floats, Measured, OneByOne, chosen_proxies, measure, setting_of
+from vitruvius.proxies import Batch, Floats, Measured, Setting, chosen_proxies, measure, setting_of
 
 __all__ = ["EXECUTORS", "Scores", "measured_scores"]
 
 EXECUTORS = ("local", "ray")
 LINES = "scores.jsonl"
-_CHUNK = 256
-"""So many candidates are given at once to proxies that score many together."""
 
 
 class ProxyParts(Evaluator):
@@ -93,6 +91,7 @@ def measured_scores(
     archs: Sequence[Arch],
     proxies: Sequence[str],
     options: Mapping[str, Any],
+    setting: Setting,
     *,
     folder: Path | None = None,
     executor: str = "local",
@@ -103,6 +102,7 @@ def measured_scores(
     """Scores of every candidate; with a folder, what is in it already is not measured again.
 
     options: of `vitruvius.proxies.score`, plain data.
+    setting: what they make.
     """
     require_choice("executor", executor, EXECUTORS)
     chosen = chosen_proxies(proxies)
@@ -110,11 +110,12 @@ def measured_scores(
     lines = _Lines(None if folder is None else folder / LINES)
     lines.read(ids)
     missing = [place for place in range(len(archs)) if place not in lines.rows]
-    chunk = 1 if any(isinstance(proxy, OneByOne) for proxy in chosen) else _CHUNK
     if missing:
         evaluator = ProxyParts(proxies, options)
         with _executor(executor, evaluator, workers, address) as runner, _bar(len(archs), quiet) as tick:
             tick(len(archs) - len(missing))
+            chunk = min(proxy.together(archs[missing[0]], setting) for proxy in chosen)
+            chunk = min(chunk, -(-len(missing) // runner.workers))
             parts = [missing[first : first + chunk] for first in range(0, len(missing), chunk)]
             failed = _run(runner, archs, ids, parts, lines, tick)
             # One candidate can fail a chunk; then each is measured on its own, and has its own reason.

@@ -46,12 +46,14 @@ def known_of(source: str | Path, accuracy: str = _CLAIM) -> Known:
     accuracy are left out: a failed trial has none.
     """
     place = Path(source)
+    if not place.exists():
+        refuse("there is no such table or run", str(source), "a .csv or .jsonl file, or a search's folder")
     if place.is_dir():
         run = open_search(place)
         rows = [trial.to_dict() for trial in run.trials if trial.complete]
         counting = {key: run.record["job"][key] for key in ("img_size", "num_classes", "in_chans")}
         counting["img_size"] = tuple(counting["img_size"])
-    elif place.suffix.lower() in (".csv", ".jsonl", ".json") and place.exists():
+    elif place.suffix.lower() in (".csv", ".jsonl", ".json"):
         rows, counting = list(_rows(place)), {}
     else:
         refuse("accuracies are read from a table or a run", str(source), "a .csv or .jsonl file, or a search's folder")
@@ -171,9 +173,8 @@ def rank_proxies(
         split = None if setting.data is None else {"hash": setting.data.hash}
         record = {"version": 1, "kind": "rank", "config": config, "data": split, "job": {}, "versions": versions()}
         begin_folder(folder, record, ("versions",))
-    found = measured_scores(
-        known.archs, names, options, folder=folder, executor=executor, workers=workers, address=address, quiet=quiet
-    )
+    places: dict[str, Any] = {"executor": executor, "workers": workers, "address": address, "quiet": quiet}
+    found = measured_scores(known.archs, names, options, setting, folder=folder, **places)
     chosen = size_bands(params, bands) if isinstance(bands, int) else list(bands)
 
     def table(places: np.ndarray) -> dict[str, Correlation]:

@@ -137,6 +137,7 @@ def score_space(
         archs,
         config.names,
         options,
+        setting,
         folder=folder,
         executor=executor,
         workers=workers,

@@ -84,6 +84,11 @@ class Proxy(ABC):
     of_the_set: ClassVar[bool] = False
     """Whether a score depends on the set of candidates."""
 
+    def together(self, arch: Arch, setting: Setting) -> int:
+        """How many candidates like this one are measured at once; more are not much faster, and are lost together
+        where a run is killed."""
+        return 1000
+
     @property
     def parts(self) -> tuple[str, ...]:
         """What is measured of each candidate: the proxy's name, or names that begin with it ("az_nas.trainability")."""
@@ -100,6 +105,9 @@ class Proxy(ABC):
 
 class OneByOne(Proxy):
     """A proxy that runs each candidate; several of them share its network and the passes."""
+
+    def together(self, arch: Arch, setting: Setting) -> int:
+        return 1
 
     def measure(self, batch: Batch, setting: Setting) -> Measured:
         rows = [self.of(Candidate(arch, setting, self.needs.records, self.needs.gradients)) for arch in batch.archs]

@@ -38,31 +38,35 @@ class Ends:
         x = self._empty(0)
         for group in self._groups(columns.stages[0].dim, columns.patch):
             dim, p = group.key
-            x[group.candidates, :, :dim] = self._tokens(dim, columns.patches[p].size, columns.grids[p][0])
+            x[group.candidates, :, :dim], spread = self._tokens(dim, columns.patches[p].size, columns.grids[p][0])
+            self.network.spread[group.candidates] = spread
         return x
 
     def _empty(self, s: int) -> Tensor:
         shape = (len(self.columns), self.network.tokens, int(self.columns.stages[s].dim.max()))
         return torch.zeros(shape, dtype=torch.float64, device=self.network.device)
 
-    def _tokens(self, dim: int, size: int, grid: tuple[int, int]) -> Tensor:
-        """(T, dim): the class token, and the mean patch."""
+    def _tokens(self, dim: int, size: int, grid: tuple[int, int]) -> tuple[Tensor, float]:
+        """(T, dim): the class token, and the mean patch; and the mean variance of a patch's distance from that."""
         parameter = self.network.parameter
         shape = (dim, self.network.in_chans, size, size)
         inputs = self.network.in_chans * size**2
         patch = parameter("patch_embed.weight", shape, inputs).flatten(1).contiguous().sum(1)
         patch = patch + parameter("patch_embed.bias", (dim,), inputs)
         if self.first.family == "swin":
-            return self._normed("patch_norm", patch.unsqueeze(0)).out
+            return self._normed("patch_norm", patch.unsqueeze(0)).out, 0.0
+        spread = 0.0
         token = parameter("cls_token", (1, 1, dim))[0, 0] if self.first.class_token else None
         if "absolute" in self.first.positions:
             # Of a PiT, the class token has none.
             first = int(self.first.class_token and self.first.family != "pit")
             places = parameter("pos_embed", (1, grid[0] * grid[1] + first, dim))[0].contiguous()
-            patch = patch + places[first:].mean(0)
+            mean = places[first:].mean(0)
+            patch = patch + mean
+            spread = float((places[first:] - mean).var(dim=1, correction=0).mean())
             if token is not None and first:
                 token = token + places[0]
-        return patch.unsqueeze(0) if token is None else torch.stack([token, patch])
+        return (patch.unsqueeze(0) if token is None else torch.stack([token, patch])), spread
 
     def pulled_back(self, x: Tensor) -> Tensor:
         """The gradient of the sum of the logits by the last block's tokens."""
@@ -70,9 +74,10 @@ class Ends:
         read = 0 if self.first.pool == "token" else network.tokens - 1
         for group in self._groups(self.columns.stages[-1].dim):
             (dim,) = group.key
-            norm = self._normed("norm", x[group.index, read, :dim])
+            spread = None if read < network.tokens - 1 else network.spread[group.index]
+            norm = self._normed("norm", x[group.index, read : read + 1, :dim], spread)
             pulled = network.parameter("head.weight", (network.num_classes, dim)).contiguous().sum(0)
-            gradient[group.candidates, read, :dim] = norm.back(pulled.expand_as(norm.out))[: group.count]
+            gradient[group.candidates, read, :dim] = norm.back(pulled.expand_as(norm.out))[: group.count, 0]
         return gradient
 
     # -- between stages --------------------------------------------------------------------------------------------
@@ -81,6 +86,7 @@ class Ends:
         """The tokens that stage `s` starts with."""
         if not s:
             return x, []
+        self.network.spread.zero_()  # little is left of it behind a pooling
         out, crossings = self._empty(s), []
         cross = {"swin": self._merged, "pit": self._pooled}[self.first.family]
         before, after = (self.columns.stages[i].dim for i in (s - 1, s))
@@ -139,9 +145,9 @@ class Ends:
     def _groups(self, *keys: np.ndarray) -> list[Group]:
         return self.network.groups(np.arange(len(self.columns)), *keys)
 
-    def _normed(self, name: str, x: Tensor) -> Normed:
+    def _normed(self, name: str, x: Tensor, spread: Tensor | None = None) -> Normed:
         weight, bias = (self.network.parameter(f"{name}.{own}", x.shape[-1:]) for own in ("weight", "bias"))
-        return Normed.of(x, weight, bias, self.first.norm_eps)
+        return Normed.of(x, weight, bias, self.first.norm_eps, spread)
 
 
 def _inside(side: int) -> np.ndarray:

@@ -30,8 +30,15 @@ class Normed:
     bias: Tensor
 
     @classmethod
-    def of(cls, x_BTC: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Normed:
+    def of(cls, x_BTC: Tensor, weight: Tensor, bias: Tensor, eps: float, spread_B: Tensor | None = None) -> Normed:
+        """spread_B: the mean variance of a patch's distance from the mean patch, which the mean patch itself, the last
+        token, does not have."""
         out, mean, rstd = torch.native_layer_norm(x_BTC, [x_BTC.shape[-1]], weight, bias, eps)
+        if spread_B is not None:
+            own = rstd[:, -1]
+            smaller = (1 + spread_B[:, None] * own.square()).rsqrt()
+            out[:, -1] = (out[:, -1] - bias) * smaller + bias
+            rstd[:, -1] = own * smaller
         return cls(out, x_BTC, mean, rstd, weight, bias)
 
     def back(self, gradient: Tensor) -> Tensor:

@@ -127,6 +127,8 @@ class Collapsed:
         self.tokens = 1 + self.first.class_token
         self.tile = tile_rows(device) // self.tokens
         self.scores = torch.zeros(len(columns), dtype=torch.float64, device=device)
+        self.spread = torch.zeros_like(self.scores)
+        """Of each candidate, the mean variance of what a patch has and the mean patch has not."""
 
     def parameter(self, name: str, shape: tuple[int, ...], inputs: int = 0) -> Tensor:
         """As the variant has it, in float64."""
@@ -180,7 +182,7 @@ class Collapsed:
     def _normed(self, x: Tensor, group: Group, weights: BlockWeights, name: str) -> Normed:
         dim = group.key[0]
         weight, bias = (weights(f"{name}.{own}", ("dim",), dim) for own in ("weight", "bias"))
-        return Normed.of(x[group.index, :, :dim], weight, bias, self.first.norm_eps)
+        return Normed.of(x[group.index, :, :dim], weight, bias, self.first.norm_eps, self.spread[group.index])
 
     def _attention(self, x: Tensor, group: Group, s: int, b: int, weights: BlockWeights) -> AttentionPass:
         """Adds what attention gives to the candidates of a group."""

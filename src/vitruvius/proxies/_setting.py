@@ -45,6 +45,10 @@ class Setting:
         if self.num_classes < 1:
             refuse("proxies score networks with a classifier", self.num_classes, "num_classes of 1 or more")
         image_shape(self.img_size)
+        if self.device.partition(":")[0] not in ("cpu", "cuda"):
+            refuse("scores are computed on a CPU or a GPU", self.device, "cpu, cuda")
+        if self.device.startswith("cuda") and not torch.cuda.is_available():
+            refuse("torch sees no GPU here", self.device, "cpu")
         require_positive("batch_size", self.batch_size)
         if self.data is not None:
             found = (len(self.data.classes), self.data.in_chans)

@@ -34,13 +34,18 @@ __all__ = ["Dss", "DssReference", "admits", "exact", "fast"]
 
 _CHUNK_BYTES = 2**29
 """Of activations that wait for the backward pass, per thread."""
+_TOGETHER = 1000
+_PIT_SIDE = 6
+"""PiT's pooling sees zeros at the edges; on smaller maps than this in the end, edges are too much of them."""
 
 
 def admits(arch: Arch, setting: Setting) -> bool:
     """Whether one mean patch may stand for all patches of a network that sees an image of ones."""
     match arch.family:
-        case "vit" | "pit":
+        case "vit":
             return True
+        case "pit":
+            return min(token_grids(arch, setting.img_size)[-1]) >= _PIT_SIDE
         case "swin":
             return _tiled(arch, token_grids(arch, setting.img_size))
     return False
@@ -57,10 +62,15 @@ def _tiled(arch: Arch, grids: Sequence[tuple[int, int]]) -> bool:
     return True
 
 
-def exact(archs: Sequence[Arch], setting: Setting, variant: Variant) -> Floats:
-    """(n,): scores by autograd and full singular value decompositions, of any family."""
+def exact(archs: Sequence[Arch], setting: Setting, variant: Variant, *, full_svd: bool = False) -> Floats:
+    """(n,): scores by autograd, of any family.
+
+    full_svd: of every matrix. Otherwise the norms of weights are kept, as `fast` keeps them, and gradients are reduced
+        to their rank: the same numbers but for rounding, sooner.
+    """
+    norms = None if full_svd else _kept_norms(setting.seed, variant.positive, setting.device)
     with steady():
-        return np.array([exact_score(network(arch, setting), variant) for arch in archs], dtype=np.float64)
+        return np.array([exact_score(network(arch, setting), variant, norms) for arch in archs], dtype=np.float64)
 
 
 def fast(archs: Sequence[Arch], setting: Setting, variant: Variant, tensors: Tensors | None = None) -> Floats:
@@ -81,9 +91,9 @@ def fast(archs: Sequence[Arch], setting: Setting, variant: Variant, tensors: Ten
             made = Collapsed(columns, variant, tensors or _starts(setting), norms, device=device, **sizes)
             return made.run().tolist()
 
-    chunks = list(_chunks(archs))
-    scores = np.empty(len(archs))
     threads = torch.get_num_threads() if device.type == "cpu" else 1
+    chunks = list(_chunks(archs, threads))
+    scores = np.empty(len(archs))
     with steady(), ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         for chunk, found in zip(chunks, pool.map(run, chunks), strict=True):
             scores[chunk] = found
@@ -110,8 +120,8 @@ def _starts(setting: Setting) -> Tensors:
     return tensor
 
 
-def _chunks(archs: Sequence[Arch]) -> Iterator[list[int]]:
-    """Places of architectures of one kind, similar ones together, as many as fit into memory."""
+def _chunks(archs: Sequence[Arch], threads: int) -> Iterator[list[int]]:
+    """Places of architectures of one kind, similar ones together, as many as fit into memory; no thread is idle."""
     kinds: dict[tuple[object, ...], list[int]] = {}
     for place, arch in enumerate(archs):
         kind = (arch.family, arch.positions, arch.class_token, arch.pool, arch.norm_eps, len(arch.stages))
@@ -119,7 +129,7 @@ def _chunks(archs: Sequence[Arch]) -> Iterator[list[int]]:
     for places in kinds.values():
         places.sort(key=lambda place: ([stage.dim for stage in archs[place].stages], archs[place].patch.size))
         most = max(_waiting_bytes(archs[place]) for place in places)
-        size = max(_CHUNK_BYTES // max(most, 1), 1)
+        size = max(min(_CHUNK_BYTES // max(most, 1), -(-len(places) // threads)), 1)
         yield from (places[start : start + size] for start in range(0, len(places), size))
 
 
@@ -134,6 +144,9 @@ class _Indicator(Proxy):
     source = "Zhou et al. 2022 (TF-TAS)"
     passes = 3
     variant: ClassVar[Variant]
+
+    def together(self, arch: Arch, setting: Setting) -> int:
+        return _TOGETHER if admits(arch, setting) else 1
 
     def measure(self, batch: Batch, setting: Setting) -> Measured:
         archs = batch.archs
