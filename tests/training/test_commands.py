@@ -17,8 +17,8 @@ from PIL import Image
 
 from vitruvius import spaces
 from vitruvius.cli import main
+from vitruvius.training import FinetuneConfig, RetrainConfig, SuperformerConfig, open_run
 from vitruvius.training import loop as loop_module
-from vitruvius.training import open_run
 
 SHORT = ("-s", "epochs=1", "-s", "device=cpu", "-s", "validate_every=100")
 ARCH = spaces.load("vitas-nano", img_size=8, patch=4).smallest.to_json()
@@ -229,3 +229,9 @@ def test_a_dry_run_under_torchrun_is_of_all_processes(command: Command, monkeypa
     with monkeypatch.context() as patch:
         patch.setitem(os.environ, "WORLD_SIZE", "2")
         assert json.loads(command(*words)[1])["batch"] == "64 = 2 process(es) x 1 part(s) x 32 images"
+
+
+def test_every_setting_is_in_the_docs() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    for kind in (SuperformerConfig, RetrainConfig, FinetuneConfig):
+        assert not [key for key in kind.model_fields if f"`{key}`" not in text]

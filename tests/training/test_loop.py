@@ -60,6 +60,32 @@ def test_decay_spares_biases_norms_tokens_and_positions() -> None:
         assert any("q" in name for name in decayed)
 
 
+def test_parameters_may_join_later() -> None:
+    """Those of an architecture that no step has drawn so far; neither decay nor momentum touches them before."""
+    for name in ("sgd", "adamw"):
+        config = Settings(optimizer=name, lr=0.1, weight_decay=0.5)
+        model = build(spaces.load("vitas-nano").smallest, num_classes=3, seed=0)
+        begun = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+        optimizer = make_optimizer(model, config)
+        late = model.head.weight
+        for step in range(3):
+            for parameter in model.parameters():
+                parameter.grad = None if parameter is late and step == 0 else torch.ones_like(parameter)
+            optimizer.step()
+            if step == 0:
+                assert torch.equal(late, begun["head.weight"])
+                assert not torch.equal(model.norm.weight, begun["norm.weight"])
+        if name == "sgd":  # Nesterov, by hand: two steps of late, three of the norm, which does not decay
+            weight, momentum = begun["head.weight"], torch.zeros(())
+            for _ in range(2):
+                gradient = 1 + 0.5 * weight
+                momentum = 0.9 * momentum + gradient
+                weight = weight - 0.1 * (gradient + 0.9 * momentum)
+            torch.testing.assert_close(late.detach(), weight)
+            pulled = 0.1 * ((1 + 0.9) + (1 + 0.9 * 1.9) + (1 + 0.9 * 2.71))
+            torch.testing.assert_close(model.norm.weight.detach(), begun["norm.weight"] - pulled)
+
+
 @given(
     images=st.integers(8, 60),
     batch=st.sampled_from([4, 8]),
@@ -154,6 +180,24 @@ def test_a_bad_step_is_skipped(bad_steps: set[int], settings: dict[str, Any], tm
     assert [(line["step"], line["loss"]) for line in skipped] == [(3, "nan"), (4, "nan"), (9, "nan")]
     assert run.result["rollbacks"] == 0
     assert all(tensor.isfinite().all() for tensor in run.superformer().state_dict().values())
+
+
+def test_a_bad_step_is_forgotten_by_batch_norms_too(settings: dict[str, Any], tmp_path: Path) -> None:
+    """ViT-ResNAS' stem has some: what a step that is skipped has seen is not in their statistics."""
+    settings |= {"space": "vit-resnas-nano", "space_options": {"img_size": 16, "patch": 4}, "private": []}
+    plan = make_plan(read_config(SuperformerConfig, settings))
+    loop = loop_module.Loop(plan, tmp_path, make_accelerator(plan.config), quiet=True)
+    assert loop.statistics
+    steps = loop.steps()
+    next(steps)
+    before = [tensor.clone() for tensor in loop.statistics]
+    images, labels = next(loop.feed.batches(1, 2, 0))
+    for poison, skipped in ((math.nan, True), (1.0, False)):
+        assert loop._step([images * poison, labels])
+        assert bool(loop.bad_in_a_row) == skipped
+        same = [torch.equal(kept, tensor) for kept, tensor in zip(before, loop.statistics, strict=True)]
+        assert all(same) if skipped else not any(same)
+    steps.close()
 
 
 def test_a_gradient_that_is_not_finite_is_no_step(

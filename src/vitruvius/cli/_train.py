@@ -60,7 +60,9 @@ def run_or_plan(config: Any, out: Path | None, dry_run: bool, as_json: bool) -> 
     try:
         run = train(config, out, quiet=as_json)
     except KeyboardInterrupt:
-        Console(stderr=True).print(f"\nstopped; the same command goes on from the last checkpoint in {out}")
+        begun = any(out.glob("checkpoints/step-*[0-9]"))
+        then = f"goes on from the last checkpoint in {out}" if begun else "begins anew"
+        Console(stderr=True, soft_wrap=True).print(f"\nstopped; the same command {then}", highlight=False)
         raise SystemExit(130) from None
     except FloatingPointError as error:
         Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(error)}", highlight=False)

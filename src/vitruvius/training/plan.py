@@ -8,7 +8,7 @@ from typing import Any
 from vitruvius.arch import refuse
 from vitruvius.costs import short
 from vitruvius.data import Augment, Data, Images
-from vitruvius.training.config import KINDS, RetrainConfig, Settings
+from vitruvius.training.config import KINDS, RetrainConfig, Settings, SuperformerConfig
 from vitruvius.training.feed import Label, Order
 from vitruvius.training.jobs import Job, check_early, job_of
 from vitruvius.training.labels import augment_of, label_of, plain
@@ -48,6 +48,13 @@ class Plan:
             "steps": self.steps,
         }
 
+    def notes(self) -> list[str]:
+        """What a user should know before it starts."""
+        found = list(self.data.notes)
+        if isinstance(self.config, SuperformerConfig) and self.config.distill and self.config.strategy == "sandwich":
+            found.append("the largest network teaches the others: S3 (Section 2.3) warns that transformers collapse so")
+        return found
+
     def headline(self) -> str:
         shown = self.summary()
         return f"{shown['kind']} on {shown['data']}: {shown['steps']} steps; batch {shown['batch']}; learning rate " + (
@@ -73,7 +80,7 @@ class Plan:
             "steps": f"{self.steps:,} = {config.epochs} epochs x {self.order.steps_per_epoch:,}",
             "MACs of an image": short(self.job.macs()),
             "MACs of the run": short(total),
-        }
+        } | ({"notes": "; ".join(notes)} if (notes := self.notes()) else {})
 
     @property
     def size(self) -> tuple[int, ...]:

@@ -40,7 +40,15 @@ _FREE = ("versions", "config.workers", "config.device")
 
 
 def load_data(config: Settings) -> Data:
-    return load(config.data, val=config.val, split_seed=config.split_seed, in_chans=config.in_chans, root=config.root)
+    return load(
+        config.data,
+        val=config.val,
+        split_seed=config.split_seed,
+        in_chans=config.in_chans,
+        root=config.root,
+        train_split=config.train_split or "train",
+        test_split=config.test_split,
+    )
 
 
 def start_folder(folder: Path, config: Settings, data: Data, job: dict[str, Any]) -> None:
