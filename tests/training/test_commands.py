@@ -191,6 +191,49 @@ def test_a_run_needs_a_folder(command: Command) -> None:
     assert "--out runs/first" in err
 
 
+def test_a_folder_that_cannot_be_written_is_one_line(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in ("file", "file/run"):
+        code, _, err = command("train", "--space", "vitas-nano", "--out", place)
+        assert (code, err.count("\n")) == (2, 1)
+        assert "a run's folder cannot be written" in err
+
+
+def test_the_plan_says_what_a_user_should_know(command: Command) -> None:
+    def notes(*words: object) -> str:
+        return str(json.loads(command(*words, "--dry-run", "--json")[1]).get("notes"))
+
+    assert notes("train", "--recipe", "digits-superformer") == "None"
+    taught = ("train", "--recipe", "digits-superformer", "-s", "strategy=sandwich", "-s", "distill=true")
+    assert "S3 (Section 2.3) warns" in notes(*taught)
+    assert "8x8 pixels are enlarged to 224x224" in notes("retrain", "deit-tiny")
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_stop_says_how_to_go_on(begun: bool, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = iter(range(1000))
+    original = loop_module.step_gradients
+
+    def interrupted(*args: Any) -> torch.Tensor:
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        return original(*args)
+
+    def at_once(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    words = ("train", "--space", "vitas-nano", "--out", "run", *SHORT, "-s", "space_options={img_size: 8, patch: 4}")
+    with monkeypatch.context() as patch:
+        patch.setattr(loop_module, *("step_gradients", interrupted) if begun else ("start_folder", at_once))
+        code, _, err = command(*words)
+    assert code == 130
+    said = "goes on from the last checkpoint in run" if begun else "begins anew"
+    assert err.strip() == f"stopped; the same command {said}"
+    code, out, _ = command(*words)
+    assert code == 0
+    assert "largest" in out
+
+
 def test_a_superformers_run_is_no_network(command: Command, tmp_path: Path) -> None:
     record: dict[str, Any] = {key: {} for key in ("version", "config", "data", "job", "versions")}
     record["kind"] = "superformer"

@@ -39,7 +39,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def started(*arguments: Any) -> Any:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["vitruvius.training"])
+    context.set_forkserver_preload(["training.resume_worker", "sklearn.datasets", "torch.utils.tensorboard"])
     process = context.Process(target=work, args=arguments)
     process.start()
     return process

@@ -56,7 +56,9 @@ def run_or_plan(config: Any, out: Path | None, dry_run: bool, as_json: bool) -> 
     if out is None:
         refuse("a run needs a folder", "none", "--out runs/first, say (or --dry-run)")
     from vitruvius.training import train
+    from vitruvius.training.run import RESULT
 
+    finished = (out / RESULT).exists()
     try:
         run = train(config, out, quiet=as_json)
     except KeyboardInterrupt:
@@ -75,7 +77,7 @@ def run_or_plan(config: Any, out: Path | None, dry_run: bool, as_json: bool) -> 
     for part in ("validation", "test"):
         if part in run.result:
             Console().print(f"[bold]{part}[/]  {escape(run.result[part]['summary'])}", soft_wrap=True, highlight=False)
-    Console().print(f"in {out}")
+    Console().print(f"in {out}" + (", finished before: another --out begins anew" if finished else ""), soft_wrap=True)
 
 
 def _show_plan(config: Any, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from vitruvius.arch import refuse
 from vitruvius.costs import short
-from vitruvius.data import Augment, Data, Images
+from vitruvius.data import Augment, Data, Images, MemoryImages
 from vitruvius.training.config import KINDS, RetrainConfig, Settings, SuperformerConfig
 from vitruvius.training.feed import Label, Order
 from vitruvius.training.jobs import Job, check_early, job_of
@@ -53,6 +53,10 @@ class Plan:
         found = list(self.data.notes)
         if isinstance(self.config, SuperformerConfig) and self.config.distill and self.config.strategy == "sandwich":
             found.append("the largest network teaches the others: S3 (Section 2.3) warns that transformers collapse so")
+        match self.images:
+            case MemoryImages(array=array) if 2 * max(array.shape[1:3]) < min(self.size):
+                small, large = ("x".join(map(str, sides)) for sides in (array.shape[1:3], self.size))
+                found.append(f"images of {small} pixels are enlarged to {large}; img_size is the size that is wanted")
         return found
 
     def headline(self) -> str:
