@@ -152,6 +152,20 @@ def test_a_largest_below_the_smallest_is_flagged(settings: dict[str, Any]) -> No
     assert "UNHEALTHY" in found["summary"]
 
 
+def test_checkpoints_are_apart_by_whole_epochs_of_some_work(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(read_config(SuperformerConfig, settings))
+    loop = loop_module.Loop(plan, tmp_path, make_accelerator(plan.config), quiet=True)
+    epochs, rest = divmod(loop.save_every, plan.order.steps_per_epoch)
+    assert rest == 0
+    work = plan.step_macs * plan.order.steps_per_epoch
+    assert (epochs - 1) * work < 2**34 <= epochs * work
+    monkeypatch.setattr(loop_module, "_SAVE_APART", 1)
+    loop = loop_module.Loop(plan, tmp_path, make_accelerator(plan.config), quiet=True)
+    assert loop.save_every == plan.order.steps_per_epoch
+
+
 @pytest.fixture
 def bad_steps(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """Steps at whose first tries the loss is not finite."""

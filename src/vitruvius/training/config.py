@@ -106,7 +106,7 @@ class Settings(BaseModel):
     validate_every: int = Field(default=1, ge=1)
     """Epochs."""
     checkpoint_every: int | None = Field(default=None, ge=1)
-    """Steps; at the end of every epoch (of several, where they are short) unless said otherwise."""
+    """Steps; at the end of every epoch (of several, where they are seconds) unless said otherwise."""
     stop_after_bad_steps: int = Field(default=3, ge=1)
     """So many steps in a row with a loss that is not finite roll the run back."""
     most_rollbacks: int = Field(default=2, ge=0)

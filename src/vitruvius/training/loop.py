@@ -35,8 +35,8 @@ __all__ = ["train"]
 _LOWER = 0.5
 """What a rollback does to the learning rate."""
 _CURVE_EVERY = 50
-_SAVE_APART = 100
-"""Steps: where epochs are shorter, not every one ends with a checkpoint."""
+_SAVE_APART = 2**34
+"""Multiply-accumulates, some seconds of a CPU core: where epochs have fewer, not every one ends with a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Loop:
         )
         self.judge = self._judge(plan.data.search.val)
         epoch = self.order.steps_per_epoch
-        self.save_every = self.config.checkpoint_every or epoch * -(-_SAVE_APART // epoch)
+        self.save_every = self.config.checkpoint_every or epoch * math.ceil(_SAVE_APART / plan.step_macs / epoch)
         self.progress = Progress()
         self.bad_in_a_row = 0
 

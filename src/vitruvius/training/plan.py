@@ -37,6 +37,10 @@ class Plan:
     def steps(self) -> int:
         return self.config.epochs * self.order.steps_per_epoch
 
+    @property
+    def step_macs(self) -> float:
+        return _BACKWARD * self.job.macs() * self.config.batch_size
+
     def stated(self) -> dict[str, Any]:
         """What several processes come to together, for the log."""
         batch = self.config.batch_size
@@ -69,7 +73,6 @@ class Plan:
         """For people, and for `--dry-run --json`."""
         config, data, processes = self.config, self.data.summary(), self.processes
         each = config.batch_size // processes // config.accumulate
-        total = _BACKWARD * self.job.macs() * config.batch_size * self.steps
         return {
             "kind": KINDS[type(config)],
             "recipe": config.recipe or "none",
@@ -83,7 +86,7 @@ class Plan:
             "learning rate": f"{peak_rate(config):.3g} at its peak",
             "steps": f"{self.steps:,} = {config.epochs} epochs x {self.order.steps_per_epoch:,}",
             "MACs of an image": short(self.job.macs()),
-            "MACs of the run": short(total),
+            "MACs of the run": short(self.step_macs * self.steps),
         } | ({"notes": "; ".join(notes)} if (notes := self.notes()) else {})
 
     @property
