@@ -61,6 +61,7 @@ class Bare:
         search, batch = plan.data.search, range(config.batch_size)
         options = {"img_size": plan.job.img_size, "mean": search.mean, "std": search.std, "device": self.device}
         [(self.x, self.labels)] = eval_batches(search.train, config.batch_size, indices=batch, **options)
+        self.smoothing = config.label_smoothing
         self.done = 0
 
     def __call__(self) -> None:
@@ -72,7 +73,9 @@ class Bare:
         self.optimizer.zero_grad(set_to_none=True)
         loss = torch.zeros((), device=self.device)
         for each in passes:
-            loss = nn.functional.cross_entropy(run_pass(self.model, each, self.x), self.labels)
+            loss = nn.functional.cross_entropy(
+                run_pass(self.model, each, self.x), self.labels, label_smoothing=self.smoothing
+            )
             loss.backward()
         self.optimizer.step()
         return loss

@@ -19,6 +19,7 @@ from training.conftest import NOISY
 from vitruvius import Superformer, build, spaces, zoo
 from vitruvius.training import FinetuneConfig, RetrainConfig, SuperformerConfig, read_config, train
 from vitruvius.training import evaluate as evaluate_module
+from vitruvius.training import feed as feed_module
 from vitruvius.training import loop as loop_module
 from vitruvius.training.config import Settings
 from vitruvius.training.evaluate import Accuracy, Judge
@@ -108,6 +109,23 @@ def test_every_epoch_sees_its_images_and_processes_share_them(
     assert images < 20 or list(first) != list(second)
     shares = [first[process::processes] for process in range(processes)]
     assert sorted(np.concatenate(shares)) == sorted(first)
+
+
+@pytest.mark.parametrize("together", [1, 10_000, 10**9])
+@pytest.mark.parametrize("change", [{}, NOISY, {"crop": "none"}, {"erasing": 0.5, "repeated_augmentation": 3}])
+def test_batches_prepared_together_are_those_of_each_step(
+    change: dict[str, Any], together: int, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(read_config(SuperformerConfig, settings | change))
+    monkeypatch.setattr(feed_module, "_TOGETHER", together)
+    for process in (0, 1):
+        feed = feed_module.Feed(plan.images, plan.augment, plan.label, plan.order, process, 2)
+        made = list(feed.batches(3, 13, 0))
+        assert len(made) == 10
+        for step, batch in zip(range(3, 13), made, strict=True):
+            assert len(batch[0]) == plan.config.batch_size // 2
+            for part, alone in zip(batch, feed[step], strict=True):
+                assert torch.equal(part, alone)
 
 
 def test_the_moving_average_by_hand() -> None:

@@ -6,6 +6,7 @@ run that is killed at any moment and started again ends with the weights and the
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
@@ -13,9 +14,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from accelerate import Accelerator
+from torch._utils import _flatten_dense_tensors
 
 from vitruvius.files import write_json
 from vitruvius.training.checkpoint import Checkpoint, Checkpoints, optimizer_tensors, restore_optimizer
@@ -140,7 +141,8 @@ class Loop:
     def _step(self, batch: list[torch.Tensor]) -> bool:
         """One step of training; False after a rollback."""
         step, config = self.progress.step, self.config
-        self._seed(step)
+        if config.drop_path_rate or config.drop_rate:
+            self._seed(step)
         rate = learning_rate(config, step, self.order.steps_per_epoch) * _LOWER**self.progress.rollbacks
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -189,7 +191,12 @@ class Loop:
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
-        norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))))
+        if (
+            self.accelerator.device.type == "cpu"
+        ):  # where a norm of each costs small networks some percent of their time
+            norm = float(torch.linalg.vector_norm(_flatten_dense_tensors(gradients)))
+        else:
+            norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))))
         most = self.config.clip_grad
         if most is not None and most < norm < math.inf:
             torch._foreach_mul_(gradients, most / norm)
@@ -298,7 +305,7 @@ class Loop:
 
 
 def _word(*words: int) -> int:
-    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> 1)
+    return int.from_bytes(hashlib.blake2b(repr(words).encode(), digest_size=8).digest(), "big") >> 1
 
 
 def _curves(measured: dict[str, Any], prefix: str = "") -> dict[str, float]:
