@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from torch._utils import _flatten_dense_tensors
 
 from vitruvius.files import write_json
 from vitruvius.training.checkpoint import Checkpoint, Checkpoints, optimizer_tensors, restore_optimizer
@@ -191,12 +190,7 @@ class Loop:
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
-        if (
-            self.accelerator.device.type == "cpu"
-        ):  # where a norm of each costs small networks some percent of their time
-            norm = float(torch.linalg.vector_norm(_flatten_dense_tensors(gradients)))
-        else:
-            norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))))
+        norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))))
         most = self.config.clip_grad
         if most is not None and most < norm < math.inf:
             torch._foreach_mul_(gradients, most / norm)
