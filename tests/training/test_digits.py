@@ -18,7 +18,6 @@ def test_a_superformer_and_a_retrained_subnet_of_it_on_the_digits(tmp_path: Path
     found = run.result["validation"]["accuracy"]
     assert found["largest"]["top1"] >= 93
     assert run.result["validation"]["healthy"]
-    assert found["largest"]["top1"] > 10 + found["smallest"]["top1"]  # of classes that are ten
     arch = run.superformer().space.sample(
         np.random.default_rng(0)
     )  # a random one; retrained on all of train, as the papers do
