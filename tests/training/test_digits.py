@@ -18,9 +18,8 @@ def test_a_superformer_and_a_retrained_subnet_of_it_on_the_digits(tmp_path: Path
     found = run.result["validation"]["accuracy"]
     assert found["largest"]["top1"] >= 93
     assert run.result["validation"]["healthy"]
-    arch = run.superformer().space.sample(
-        np.random.default_rng(0)
-    )  # a random one; retrained on all of train, as the papers do
+    # A random one; retrained on all of train, as the papers do.
+    arch = run.superformer().space.sample(np.random.default_rng(0))
     settings = {"recipe": "digits-retrain", "arch": arch.to_json(), "device": "cpu", "whole": True}
     network = train(read_config(RetrainConfig, settings), tmp_path / "network", quiet=True)
     assert network.result["test"]["accuracy"]["top1"] >= 97
