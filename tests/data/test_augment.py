@@ -218,7 +218,7 @@ def test_bad_settings_are_refused(options: dict[str, Any], message: str) -> None
 )
 def test_bad_calls_are_refused(call: Callable[[Augment, Images], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        call(settings(), some_images())
+        call(settings(hflip=0.5), some_images())
 
 
 # -- evaluation ------------------------------------------------------------------------------------------------------

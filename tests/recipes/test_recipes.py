@@ -5,12 +5,15 @@ Where a record says that it takes another's numbers (S3's retraining, transfers)
 
 from __future__ import annotations
 
+import sys
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from vitruvius import recipes, spaces, zoo
+from vitruvius.cli import main
 from vitruvius.superformer import RULES
 from vitruvius.superformer.private import check_parts
 from vitruvius.training.config import FinetuneConfig, RetrainConfig, Settings, SuperformerConfig, read_config
@@ -224,6 +227,15 @@ def test_printed_numbers_are_said_to_be_printed_and_others_not() -> None:
     assert twins.sources["drop_path_rate"] == twins.sources["clip_grad"] == "paper"
     assert twins.sources["epochs"] == "vitas-v2-deit-retrain"
     assert twins.sources["lr"] == "deit-retrain"
+
+
+def test_the_docs_have_what_the_command_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["vitruvius", "recipes"])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().out.strip() in (Path(__file__).parents[2] / "docs" / "recipes.md").read_text()
 
 
 def test_costs_are_the_papers() -> None:

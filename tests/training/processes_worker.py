@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from vitruvius import spaces
-from vitruvius.training.processes import agree, mean_gradients
+from vitruvius.training.processes import agree, average
 from vitruvius.training.strategies import Pass
 
 dist.init_process_group("gloo")
@@ -23,10 +23,11 @@ tensors = [
     torch.nn.Parameter(torch.zeros(1)),
 ]
 tensors[0].grad, tensors[1].grad = torch.full((3,), float(rank)), torch.full((2, 2), 2.0 * rank)
-mean_gradients(tensors)
+average(p.grad for p in tensors if p.grad is not None)
 assert torch.equal(tensors[0].grad, torch.full((3,), 0.5))
 assert torch.equal(tensors[1].grad, torch.ones(2, 2))
 assert tensors[2].grad is None
 other = [Pass(archs=((space.largest, space.smallest)[rank],), paths=(((0,),),))]
 with pytest.raises(RuntimeError, match="do not train the same architectures"):
     agree(2, other, True, device)
+dist.destroy_process_group()

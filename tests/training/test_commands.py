@@ -17,8 +17,8 @@ from PIL import Image
 
 from vitruvius import spaces
 from vitruvius.cli import main
+from vitruvius.training import FinetuneConfig, RetrainConfig, SuperformerConfig, open_run
 from vitruvius.training import loop as loop_module
-from vitruvius.training import open_run
 
 SHORT = ("-s", "epochs=1", "-s", "device=cpu", "-s", "validate_every=100")
 ARCH = spaces.load("vitas-nano", img_size=8, patch=4).smallest.to_json()
@@ -191,6 +191,49 @@ def test_a_run_needs_a_folder(command: Command) -> None:
     assert "--out runs/first" in err
 
 
+def test_a_folder_that_cannot_be_written_is_one_line(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in ("file", "file/run"):
+        code, _, err = command("train", "--space", "vitas-nano", "--out", place)
+        assert (code, err.count("\n")) == (2, 1)
+        assert "a run's folder cannot be written" in err
+
+
+def test_the_plan_says_what_a_user_should_know(command: Command) -> None:
+    def notes(*words: object) -> str:
+        return str(json.loads(command(*words, "--dry-run", "--json")[1]).get("notes"))
+
+    assert notes("train", "--recipe", "digits-superformer") == "None"
+    taught = ("train", "--recipe", "digits-superformer", "-s", "strategy=sandwich", "-s", "distill=true")
+    assert "S3 (Section 2.3) warns" in notes(*taught)
+    assert "8x8 pixels are enlarged to 224x224" in notes("retrain", "deit-tiny")
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_stop_says_how_to_go_on(begun: bool, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = iter(range(1000))
+    original = loop_module.step_gradients
+
+    def interrupted(*args: Any) -> torch.Tensor:
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        return original(*args)
+
+    def at_once(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    words = ("train", "--space", "vitas-nano", "--out", "run", *SHORT, "-s", "space_options={img_size: 8, patch: 4}")
+    with monkeypatch.context() as patch:
+        patch.setattr(loop_module, *("step_gradients", interrupted) if begun else ("start_folder", at_once))
+        code, _, err = command(*words)
+    assert code == 130
+    said = "goes on from the last checkpoint in run" if begun else "begins anew"
+    assert err.strip() == f"stopped; the same command {said}"
+    code, out, _ = command(*words)
+    assert code == 0
+    assert "largest" in out
+
+
 def test_a_superformers_run_is_no_network(command: Command, tmp_path: Path) -> None:
     record: dict[str, Any] = {key: {} for key in ("version", "config", "data", "job", "versions")}
     record["kind"] = "superformer"
@@ -229,3 +272,9 @@ def test_a_dry_run_under_torchrun_is_of_all_processes(command: Command, monkeypa
     with monkeypatch.context() as patch:
         patch.setitem(os.environ, "WORLD_SIZE", "2")
         assert json.loads(command(*words)[1])["batch"] == "64 = 2 process(es) x 1 part(s) x 32 images"
+
+
+def test_every_setting_is_in_the_docs() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    for kind in (SuperformerConfig, RetrainConfig, FinetuneConfig):
+        assert not [key for key in kind.model_fields if f"`{key}`" not in text]

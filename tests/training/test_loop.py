@@ -19,6 +19,7 @@ from training.conftest import NOISY
 from vitruvius import Superformer, build, spaces, zoo
 from vitruvius.training import FinetuneConfig, RetrainConfig, SuperformerConfig, read_config, train
 from vitruvius.training import evaluate as evaluate_module
+from vitruvius.training import feed as feed_module
 from vitruvius.training import loop as loop_module
 from vitruvius.training.config import Settings
 from vitruvius.training.evaluate import Accuracy, Judge
@@ -60,6 +61,32 @@ def test_decay_spares_biases_norms_tokens_and_positions() -> None:
         assert any("q" in name for name in decayed)
 
 
+def test_parameters_may_join_later() -> None:
+    """Those of an architecture that no step has drawn so far; neither decay nor momentum touches them before."""
+    for name in ("sgd", "adamw"):
+        config = Settings(optimizer=name, lr=0.1, weight_decay=0.5)
+        model = build(spaces.load("vitas-nano").smallest, num_classes=3, seed=0)
+        begun = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+        optimizer = make_optimizer(model, config)
+        late = model.head.weight
+        for step in range(3):
+            for parameter in model.parameters():
+                parameter.grad = None if parameter is late and step == 0 else torch.ones_like(parameter)
+            optimizer.step()
+            if step == 0:
+                assert torch.equal(late, begun["head.weight"])
+                assert not torch.equal(model.norm.weight, begun["norm.weight"])
+        if name == "sgd":  # Nesterov, by hand: two steps of late, three of the norm, which does not decay
+            weight, momentum = begun["head.weight"], torch.zeros(())
+            for _ in range(2):
+                gradient = 1 + 0.5 * weight
+                momentum = 0.9 * momentum + gradient
+                weight = weight - 0.1 * (gradient + 0.9 * momentum)
+            torch.testing.assert_close(late.detach(), weight)
+            pulled = 0.1 * ((1 + 0.9) + (1 + 0.9 * 1.9) + (1 + 0.9 * 2.71))
+            torch.testing.assert_close(model.norm.weight.detach(), begun["norm.weight"] - pulled)
+
+
 @given(
     images=st.integers(8, 60),
     batch=st.sampled_from([4, 8]),
@@ -82,6 +109,23 @@ def test_every_epoch_sees_its_images_and_processes_share_them(
     assert images < 20 or list(first) != list(second)
     shares = [first[process::processes] for process in range(processes)]
     assert sorted(np.concatenate(shares)) == sorted(first)
+
+
+@pytest.mark.parametrize("together", [1, 10_000, 10**9])
+@pytest.mark.parametrize("change", [{}, NOISY, {"crop": "none"}, {"erasing": 0.5, "repeated_augmentation": 3}])
+def test_batches_prepared_together_are_those_of_each_step(
+    change: dict[str, Any], together: int, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(read_config(SuperformerConfig, settings | change))
+    monkeypatch.setattr(feed_module, "_TOGETHER", together)
+    for process in (0, 1):
+        feed = feed_module.Feed(plan.images, plan.augment, plan.label, plan.order, process, 2)
+        made = list(feed.batches(3, 13, 0))
+        assert len(made) == 10
+        for step, batch in zip(range(3, 13), made, strict=True):
+            assert len(batch[0]) == plan.config.batch_size // 2
+            for part, alone in zip(batch, feed[step], strict=True):
+                assert torch.equal(part, alone)
 
 
 def test_the_moving_average_by_hand() -> None:
@@ -126,6 +170,20 @@ def test_a_largest_below_the_smallest_is_flagged(settings: dict[str, Any]) -> No
     assert "UNHEALTHY" in found["summary"]
 
 
+def test_checkpoints_are_apart_by_whole_epochs_of_some_work(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(read_config(SuperformerConfig, settings))
+    loop = loop_module.Loop(plan, tmp_path, make_accelerator(plan.config), quiet=True)
+    epochs, rest = divmod(loop.save_every, plan.order.steps_per_epoch)
+    assert rest == 0
+    work = plan.step_macs * plan.order.steps_per_epoch
+    assert (epochs - 1) * work < 2**34 <= epochs * work
+    monkeypatch.setattr(loop_module, "_SAVE_APART", 1)
+    loop = loop_module.Loop(plan, tmp_path, make_accelerator(plan.config), quiet=True)
+    assert loop.save_every == plan.order.steps_per_epoch
+
+
 @pytest.fixture
 def bad_steps(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """Steps at whose first tries the loss is not finite."""
@@ -154,6 +212,24 @@ def test_a_bad_step_is_skipped(bad_steps: set[int], settings: dict[str, Any], tm
     assert [(line["step"], line["loss"]) for line in skipped] == [(3, "nan"), (4, "nan"), (9, "nan")]
     assert run.result["rollbacks"] == 0
     assert all(tensor.isfinite().all() for tensor in run.superformer().state_dict().values())
+
+
+def test_a_bad_step_is_forgotten_by_batch_norms_too(settings: dict[str, Any], tmp_path: Path) -> None:
+    """ViT-ResNAS' stem has some: what a step that is skipped has seen is not in their statistics."""
+    settings |= {"space": "vit-resnas-nano", "space_options": {"img_size": 16, "patch": 4}, "private": []}
+    plan = make_plan(read_config(SuperformerConfig, settings))
+    loop = loop_module.Loop(plan, tmp_path, make_accelerator(plan.config), quiet=True)
+    assert loop.statistics
+    steps = loop.steps()
+    next(steps)
+    before = [tensor.clone() for tensor in loop.statistics]
+    images, labels = next(loop.feed.batches(1, 2, 0))
+    for poison, skipped in ((math.nan, True), (1.0, False)):
+        assert loop._step([images * poison, labels])
+        assert bool(loop.bad_in_a_row) == skipped
+        same = [torch.equal(kept, tensor) for kept, tensor in zip(before, loop.statistics, strict=True)]
+        assert all(same) if skipped else not any(same)
+    steps.close()
 
 
 def test_a_gradient_that_is_not_finite_is_no_step(

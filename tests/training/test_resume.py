@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import multiprocessing
 import random
+import signal
 import time
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +37,19 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files}
 
 
+def started(*arguments: Any) -> Any:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["training.resume_worker", "sklearn.datasets", "torch.utils.tensorboard"])
+    process = context.Process(target=work, args=arguments)
+    process.start()
+    return process
+
+
 def killed_and_resumed(kind: str, settings: dict[str, Any], folder: Path, kills: int, longest: float) -> int:
     """Kills a run so many times and then lets it end; how many of the kills met a run that was still going."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["vitruvius.training"])
     moments, met = random.Random(0), 0
     for kill in range(kills + 1):
-        process = context.Process(target=work, args=(kind, settings, str(folder)))
-        process.start()
+        process = started(kind, settings, str(folder))
         if kill == kills:
             process.join(300)
             assert process.exitcode == 0
@@ -58,7 +65,10 @@ def killed_and_resumed(kind: str, settings: dict[str, Any], folder: Path, kills:
     return met
 
 
-@pytest.mark.parametrize(("kind", "kills", "longest"), [("superformer", 20, 1.5), ("retrain", 3, 2.0)])
+@pytest.mark.parametrize(
+    ("kind", "kills", "longest"),
+    [("superformer", 4, 1.5), ("retrain", 2, 2.0), pytest.param("superformer", 20, 1.5, marks=pytest.mark.slow)],
+)
 def test_killed_at_random_moments(kind: str, kills: int, longest: float, tmp_path: Path) -> None:
     settings = NANO["superformer"] if kind == "superformer" else nano_retrain()
     assert killed_and_resumed(kind, settings, tmp_path / "whole", 0, 0) == 0
@@ -71,6 +81,20 @@ def test_killed_at_random_moments(kind: str, kills: int, longest: float, tmp_pat
         assert open_run(tmp_path / "killed").superformer().space.name == "vitas-nano"
     else:
         assert open_run(tmp_path / "killed").model().arch == open_run(tmp_path / "killed").arch
+
+
+def test_killed_at_every_moment_of_writing_a_checkpoint(tmp_path: Path) -> None:
+    """Before each file or folder that is made durable: the log, the four files, the checkpoint, the folder it is in."""
+    settings = NANO["superformer"] | {"epochs": 1, "checkpoint_every": 1}
+    train(read_config(SuperformerConfig, settings), tmp_path / "whole", quiet=True)
+    for moment in count(1):  # the first is in the run's record; from the 9th on, each run gets a checkpoint further
+        process = started("superformer", settings, str(tmp_path / "killed"), moment)
+        process.join(300)
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == -signal.SIGKILL
+    assert moment > 14
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
 
 
 def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> None:

@@ -56,11 +56,15 @@ def run_or_plan(config: Any, out: Path | None, dry_run: bool, as_json: bool) -> 
     if out is None:
         refuse("a run needs a folder", "none", "--out runs/first, say (or --dry-run)")
     from vitruvius.training import train
+    from vitruvius.training.run import RESULT
 
+    finished = (out / RESULT).exists()
     try:
         run = train(config, out, quiet=as_json)
     except KeyboardInterrupt:
-        Console(stderr=True).print(f"\nstopped; the same command goes on from the last checkpoint in {out}")
+        begun = any(out.glob("checkpoints/step-*[0-9]"))
+        then = f"goes on from the last checkpoint in {out}" if begun else "begins anew"
+        Console(stderr=True, soft_wrap=True).print(f"\nstopped; the same command {then}", highlight=False)
         raise SystemExit(130) from None
     except FloatingPointError as error:
         Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(error)}", highlight=False)
@@ -73,7 +77,7 @@ def run_or_plan(config: Any, out: Path | None, dry_run: bool, as_json: bool) -> 
     for part in ("validation", "test"):
         if part in run.result:
             Console().print(f"[bold]{part}[/]  {escape(run.result[part]['summary'])}", soft_wrap=True, highlight=False)
-    Console().print(f"in {out}")
+    Console().print(f"in {out}" + (", finished before: another --out begins anew" if finished else ""), soft_wrap=True)
 
 
 def _show_plan(config: Any, as_json: bool) -> None:

@@ -36,6 +36,9 @@ class Settings(BaseModel):
     # data
     data: str = "digits"
     root: str | None = None
+    train_split: str | None = None
+    test_split: str | None = None
+    """With `root`, of timm's names; "train", and the one there is, unless said otherwise."""
     val: float | int = 0.1
     """The part of the training images held out for search-validation: a fraction, or a number of images per class."""
     split_seed: int = Field(default=0, ge=0)
@@ -103,7 +106,7 @@ class Settings(BaseModel):
     validate_every: int = Field(default=1, ge=1)
     """Epochs."""
     checkpoint_every: int | None = Field(default=None, ge=1)
-    """Steps; at the end of every epoch (of several, where they are short) unless said otherwise."""
+    """Steps; at the end of every epoch (of several, where they are seconds) unless said otherwise."""
     stop_after_bad_steps: int = Field(default=3, ge=1)
     """So many steps in a row with a loss that is not finite roll the run back."""
     most_rollbacks: int = Field(default=2, ge=0)
@@ -132,7 +135,7 @@ class SuperformerConfig(Settings):
     start: str | None = None
     """A superformer's folder (a run's `final`): weights begin as its, where names and channels coincide."""
     distill: bool = False
-    """Of the sandwich: the largest network teaches the others. S3 found that it harms (Section 4.1)."""
+    """Of the sandwich: the largest network teaches the others. S3 warns that transformers collapse so (Section 2.3)."""
 
 
 class RetrainConfig(Settings):
@@ -194,9 +197,15 @@ def validated(model: type[ModelT], name: str, values: Mapping[str, Any]) -> Mode
         refuse(f"{where} of a {name} configuration: {first['msg'].lower()}", value, _allowed(model, where))
 
 
+_PLAIN = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
 def _allowed(model: type[BaseModel], where: str) -> str:
     field = model.model_fields.get(where.split(".")[0])
-    return "the keys of the configuration" if field is None else str(field.annotation).replace("typing.", "")
+    if field is None:
+        return "the keys of the configuration"
+    kind: Any = field.annotation
+    return _PLAIN.get(kind) or str(kind).replace("typing.", "")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

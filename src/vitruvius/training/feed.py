@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -28,6 +29,8 @@ Label: TypeAlias = Callable[[Tensor, Tensor, tuple[int, ...]], Batch]
 """From images, labels and a key to a batch: mixing, smoothing."""
 
 _MOST_WORKERS = 8
+_TOGETHER = 2**17
+"""Numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +78,24 @@ class Feed(Dataset[Batch]):
         self.process, self.processes = process, processes
 
     def __getitem__(self, step: int) -> Batch:
-        indices, keys = self.order.of(step)
+        [batch] = self._several(range(step, step + 1))
+        return batch
+
+    def _several(self, steps: range) -> Iterator[Batch]:
+        """The batches of some steps, augmented at once, which changes no sample."""
         mine = slice(self.process, None, self.processes)
-        x = self.augment(self.images, indices[mine], keys[mine])
-        labels = torch.from_numpy(self.images.labels[indices[mine]])
-        return self.label(x, labels, (self.order.seed, step, self.process))
+        orders = [self.order.of(step) for step in steps]
+        indices = np.concatenate([indices[mine] for indices, _ in orders])
+        x = self.augment(self.images, indices, [key for _, keys in orders for key in keys[mine]])
+        labels = torch.from_numpy(self.images.labels[indices])
+        size = len(indices) // len(steps)
+        for step, part, own in zip(steps, x.split(size), labels.split(size), strict=True):
+            yield self.label(part, own, (self.order.seed, step, self.process))
+
+    def _together(self) -> int:
+        """So many steps' images are prepared at once; a nano network's step would pay some percent for its own."""
+        pixels = self.augment.shape[0] * self.augment.shape[1] * len(self.augment.mean)
+        return max(1, _TOGETHER * self.processes // (self.order.batch_size * pixels))
 
     def batches(self, first: int, last: int, workers: int | None, pin: bool = False) -> Iterator[Batch]:
         """The batches of steps first..last-1. workers: None chooses, none for images that are in memory."""
@@ -87,7 +103,9 @@ class Feed(Dataset[Batch]):
             workers = 0 if self.images.in_memory and self.augment.weak else workers_for()
         steps = range(first, last)
         if not workers and not pin:
-            return map(self.__getitem__, steps)
+            several = self._together()
+            parts = (steps[i : i + several] for i in range(0, len(steps), several))
+            return chain.from_iterable(map(self._several, parts))
         return iter(DataLoader(self, batch_size=None, sampler=steps, num_workers=workers, pin_memory=pin))
 
 

@@ -109,4 +109,4 @@ class Watch:
         self._bar.update(self._task, completed=step)
 
     def say(self, text: str) -> None:
-        self._console.print(text, highlight=False)
+        self._console.print(text, highlight=False, soft_wrap=True)  # a pipe has no width to be cut to

@@ -6,6 +6,7 @@ run that is killed at any moment and started again ends with the weights and the
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
@@ -13,7 +14,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from accelerate import Accelerator
 
@@ -27,7 +27,7 @@ from vitruvius.training.log import RunLog, Watch
 from vitruvius.training.losses import step_gradients
 from vitruvius.training.optim import MovingAverage, learning_rate, make_optimizer
 from vitruvius.training.plan import Plan, make_plan
-from vitruvius.training.processes import agree, make_accelerator, mean_gradients
+from vitruvius.training.processes import agree, average, make_accelerator
 from vitruvius.training.run import FINAL, RESULT, Run, open_run, start_folder
 
 __all__ = ["train"]
@@ -35,8 +35,8 @@ __all__ = ["train"]
 _LOWER = 0.5
 """What a rollback does to the learning rate."""
 _CURVE_EVERY = 50
-_SAVE_APART = 100
-"""Steps: where epochs are shorter, not every one ends with a checkpoint."""
+_SAVE_APART = 2**34
+"""Multiply-accumulates, some seconds of a CPU core: where epochs have fewer, not every one ends with a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,9 @@ class Loop:
         self.main = accelerator.is_main_process
         self.model = self.job.model.to(accelerator.device)
         self.parameters = list(self.model.parameters())
+        trained = {name for name, _ in self.model.named_parameters()}
+        state = self.model.state_dict().items()
+        self.statistics = [tensor for name, tensor in state if name not in trained and tensor.is_floating_point()]
         self.optimizer = make_optimizer(self.model, self.config)
         self.scaler = accelerator.scaler
         self.average = None if self.config.ema_decay is None else MovingAverage(self.model, self.config.ema_decay)
@@ -86,7 +89,7 @@ class Loop:
         )
         self.judge = self._judge(plan.data.search.val)
         epoch = self.order.steps_per_epoch
-        self.save_every = self.config.checkpoint_every or epoch * -(-_SAVE_APART // epoch)
+        self.save_every = self.config.checkpoint_every or epoch * math.ceil(_SAVE_APART / plan.step_macs / epoch)
         self.progress = Progress()
         self.bad_in_a_row = 0
 
@@ -111,7 +114,8 @@ class Loop:
             first = self.progress.step
             watch = Watch(self.folder, self.plan.steps, self.config.batch_size, first, self.main, self.quiet)
             self.watch = stack.enter_context(watch)
-            watch.say(self.plan.headline())
+            for text in (self.plan.headline(), *self.plan.notes()):
+                watch.say(text)
             if first:
                 watch.say(f"going on from step {first:,}")
             while self.progress.step < self.plan.steps:
@@ -136,19 +140,22 @@ class Loop:
     def _step(self, batch: list[torch.Tensor]) -> bool:
         """One step of training; False after a rollback."""
         step, config = self.progress.step, self.config
-        self._seed(step)
+        if config.drop_path_rate or config.drop_rate:
+            self._seed(step)
         rate = learning_rate(config, step, self.order.steps_per_epoch) * _LOWER**self.progress.rollbacks
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         if not self.model.training:
             self.model.train()
         self.optimizer.zero_grad()
+        before = [tensor.clone() for tensor in self.statistics]
         passes = self.job.passes(step)
         loss = step_gradients(self.model, passes, batch, config, self.accelerator)
         value = loss.item()
         if not agree(step, passes, math.isfinite(value), self.accelerator.device):
-            return self._bad_step(value)
-        mean_gradients(self.parameters)
+            return self._bad_step(before, value)
+        average(p.grad for p in self.parameters if p.grad is not None)
+        average(self.statistics)
         norm = self._clip()
         if self.scaler is not None:  # which skips such steps by itself, and scales less
             self.scaler.step(self.optimizer)
@@ -156,7 +163,7 @@ class Loop:
         elif math.isfinite(norm):
             self.optimizer.step()
         else:
-            return self._bad_step(value, norm)
+            return self._bad_step(before, value, norm)
         if self.average is not None:
             self.average.update(self.model)
         if step % _CURVE_EVERY == 0:
@@ -189,10 +196,12 @@ class Loop:
             torch._foreach_mul_(gradients, most / norm)
         return norm
 
-    def _bad_step(self, value: float, norm: float | None = None) -> bool:
-        """A loss (or its gradient) that is not finite: the step is skipped; after a few in a row the run goes back, and
-        then gives up."""
+    def _bad_step(self, before: list[torch.Tensor], value: float, norm: float | None = None) -> bool:
+        """A loss (or its gradient) that is not finite: the step is skipped, and batch norms forget it; after a few in a
+        row the run goes back, and then gives up."""
         step = self.progress.step
+        for tensor, kept in zip(self.statistics, before, strict=True):
+            tensor.copy_(kept)
         self.bad_in_a_row += 1
         self.log.write(event="skipped", step=step, loss=repr(value), **({} if norm is None else {"norm": repr(norm)}))
         what = f"the loss is {value}" if norm is None else f"the gradient's norm is {norm}"
@@ -290,7 +299,7 @@ class Loop:
 
 
 def _word(*words: int) -> int:
-    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> 1)
+    return int.from_bytes(hashlib.blake2b(repr(words).encode(), digest_size=8).digest(), "big") >> 1
 
 
 def _curves(measured: dict[str, Any], prefix: str = "") -> dict[str, float]:

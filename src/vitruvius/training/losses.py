@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -33,11 +34,12 @@ def step_gradients(
     how = config.execution if isinstance(config, SuperformerConfig) else "auto"
     total = torch.zeros((), device=batch[0].device)
     teaches = any(each.taught for each in passes)
+    half = accelerator.mixed_precision != "no"
     for part in range(config.accumulate):
         x, targets, *patch_targets = (tensor[part :: config.accumulate] for tensor in batch)
         taught: Tensor | None = None
         for each in passes:
-            with accelerator.autocast():
+            with accelerator.autocast() if half else nullcontext():
                 outputs = run_pass(model, each, x, how, patch_logits=bool(patch_targets))
             logits, *patches = map(_precise, outputs if patch_targets else (outputs,))
             goal = taught if each.taught and taught is not None else targets

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from timm.optim import param_groups_weight_decay
@@ -24,12 +23,13 @@ def make_optimizer(model: Backbone | Superformer, config: Settings) -> torch.opt
     Parameters that a step does not use have no gradient, and are left alone, decay included.
     """
     groups = param_groups_weight_decay(model, config.weight_decay, no_weight_decay_list=tuple(model.no_weight_decay()))
-    options: dict[str, Any] = {"lr": peak_rate(config)}
-    # One kernel for all parameters: a quarter of a nano network's step is AdamW's loop over them otherwise.
-    options["fused"] = next(model.parameters()).device.type in ("cpu", "cuda")
+    rate = peak_rate(config)
+    # One kernel for all parameters: a quarter of a nano network's step is the loop over them otherwise. SGD's fused one
+    # fails where some parameters have no momentum yet, as those of architectures that no step has drawn so far.
     if config.optimizer == "sgd":
-        return torch.optim.SGD(groups, momentum=config.momentum, nesterov=config.momentum > 0, **options)
-    return torch.optim.AdamW(groups, betas=config.betas, eps=config.eps, **options)
+        return torch.optim.SGD(groups, lr=rate, momentum=config.momentum, nesterov=config.momentum > 0, foreach=True)
+    fused = next(model.parameters()).device.type in ("cpu", "cuda")
+    return torch.optim.AdamW(groups, lr=rate, betas=config.betas, eps=config.eps, fused=fused)
 
 
 def peak_rate(config: Settings) -> float:

@@ -7,8 +7,8 @@ from typing import Any
 
 from vitruvius.arch import refuse
 from vitruvius.costs import short
-from vitruvius.data import Augment, Data, Images
-from vitruvius.training.config import KINDS, RetrainConfig, Settings
+from vitruvius.data import Augment, Data, Images, MemoryImages
+from vitruvius.training.config import KINDS, RetrainConfig, Settings, SuperformerConfig
 from vitruvius.training.feed import Label, Order
 from vitruvius.training.jobs import Job, check_early, job_of
 from vitruvius.training.labels import augment_of, label_of, plain
@@ -37,6 +37,10 @@ class Plan:
     def steps(self) -> int:
         return self.config.epochs * self.order.steps_per_epoch
 
+    @property
+    def step_macs(self) -> float:
+        return _BACKWARD * self.job.macs() * self.config.batch_size
+
     def stated(self) -> dict[str, Any]:
         """What several processes come to together, for the log."""
         batch = self.config.batch_size
@@ -48,6 +52,17 @@ class Plan:
             "steps": self.steps,
         }
 
+    def notes(self) -> list[str]:
+        """What a user should know before it starts."""
+        found = list(self.data.notes)
+        if isinstance(self.config, SuperformerConfig) and self.config.distill and self.config.strategy == "sandwich":
+            found.append("the largest network teaches the others: S3 (Section 2.3) warns that transformers collapse so")
+        match self.images:
+            case MemoryImages(array=array) if 2 * max(array.shape[1:3]) < min(self.size):
+                small, large = ("x".join(map(str, sides)) for sides in (array.shape[1:3], self.size))
+                found.append(f"images of {small} pixels are enlarged to {large}; img_size is the size that is wanted")
+        return found
+
     def headline(self) -> str:
         shown = self.summary()
         return f"{shown['kind']} on {shown['data']}: {shown['steps']} steps; batch {shown['batch']}; learning rate " + (
@@ -58,7 +73,6 @@ class Plan:
         """For people, and for `--dry-run --json`."""
         config, data, processes = self.config, self.data.summary(), self.processes
         each = config.batch_size // processes // config.accumulate
-        total = _BACKWARD * self.job.macs() * config.batch_size * self.steps
         return {
             "kind": KINDS[type(config)],
             "recipe": config.recipe or "none",
@@ -72,8 +86,8 @@ class Plan:
             "learning rate": f"{peak_rate(config):.3g} at its peak",
             "steps": f"{self.steps:,} = {config.epochs} epochs x {self.order.steps_per_epoch:,}",
             "MACs of an image": short(self.job.macs()),
-            "MACs of the run": short(total),
-        }
+            "MACs of the run": short(self.step_macs * self.steps),
+        } | ({"notes": "; ".join(notes)} if (notes := self.notes()) else {})
 
     @property
     def size(self) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ processes run the same architectures in a step, so that the parameters with a gr
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 from collections.abc import Iterable, Sequence
 
@@ -14,13 +15,13 @@ import torch
 import torch.distributed as dist
 from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
-from torch import Tensor, nn
+from torch import Tensor
 
 from vitruvius.arch import refuse
 from vitruvius.training.config import Settings
 from vitruvius.training.strategies import Pass
 
-__all__ = ["agree", "make_accelerator", "mean_gradients", "sums"]
+__all__ = ["agree", "average", "make_accelerator", "sums"]
 
 _BUCKET = 2**24
 """So many numbers are sent at once."""
@@ -34,8 +35,16 @@ def make_accelerator(config: Settings) -> Accelerator:
         refuse("this device is not here", config.device, f"{here}, or leave it out")
     if config.mixed_precision == "fp16" and here != "cuda":
         refuse(f"half precision of this kind does not train on {here}", "fp16", "no, bf16")
+    if dist.is_initialized():
+        atexit.register(_leave)
     AcceleratorState._reset_state()  # a process may train twice, and in another precision
     return Accelerator(mixed_precision=config.mixed_precision, cpu=config.device == "cpu")
+
+
+def _leave() -> None:
+    """Else threads that wait for the other processes may be met by the end of this one, which aborts it."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def agree(step: int, passes: Sequence[Pass], sound: bool, device: torch.device) -> bool:
@@ -55,28 +64,26 @@ def agree(step: int, passes: Sequence[Pass], sound: bool, device: torch.device) 
 
 
 @torch.no_grad()
-def mean_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Every process gets the mean of the processes' gradients."""
+def average(tensors: Iterable[Tensor]) -> None:
+    """Every process gets the mean of the processes' tensors, in place."""
     if not dist.is_initialized():
         return
     bucket: list[Tensor] = []
-    for gradient in [p.grad for p in parameters if p.grad is not None]:
-        if bucket and (
-            sum(g.numel() for g in bucket) + gradient.numel() > _BUCKET or gradient.dtype != bucket[0].dtype
-        ):
-            _mean_together(bucket)
+    for tensor in tensors:
+        if bucket and (sum(t.numel() for t in bucket) + tensor.numel() > _BUCKET or tensor.dtype != bucket[0].dtype):
+            _average_together(bucket)
             bucket = []
-        bucket.append(gradient)
+        bucket.append(tensor)
     if bucket:
-        _mean_together(bucket)
+        _average_together(bucket)
 
 
-def _mean_together(gradients: list[Tensor]) -> None:
-    flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+def _average_together(tensors: list[Tensor]) -> None:
+    flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
     dist.all_reduce(flat)
     flat /= dist.get_world_size()
-    parts = flat.split([gradient.numel() for gradient in gradients])
-    torch._foreach_copy_(gradients, [part.view_as(g) for part, g in zip(parts, gradients, strict=True)])
+    parts = flat.split([tensor.numel() for tensor in tensors])
+    torch._foreach_copy_(tensors, [part.view_as(t) for part, t in zip(parts, tensors, strict=True)])
 
 
 def sums(values: Tensor) -> Tensor:

@@ -44,7 +44,15 @@ _FREE = ("versions", "config.workers", "config.device")
 
 
 def load_data(config: Settings) -> Data:
-    return load(config.data, val=config.val, split_seed=config.split_seed, in_chans=config.in_chans, root=config.root)
+    return load(
+        config.data,
+        val=config.val,
+        split_seed=config.split_seed,
+        in_chans=config.in_chans,
+        root=config.root,
+        train_split=config.train_split or "train",
+        test_split=config.test_split,
+    )
 
 
 def start_folder(folder: Path, config: Settings, data: Data, job: dict[str, Any]) -> None:
@@ -70,14 +78,18 @@ def versions() -> dict[str, str]:
 def begin_folder(folder: Path, record: dict[str, Any], free: Collection[str] = _FREE) -> None:
     """Writes the record of a new run of any kind; an old one must be the same but for what is free."""
     record = json.loads(json.dumps(record))
-    for unborn in folder.glob(f"{RECORD}.*.partial"):  # killed at its very start
-        unborn.unlink()
-    if (folder / RECORD).exists():
+    try:
+        for unborn in folder.glob(f"{RECORD}.*.partial"):  # killed at its very start
+            unborn.unlink()
+        begun, taken = (folder / RECORD).exists(), folder.exists() and any(folder.iterdir())
+        if not (begun or taken):
+            write_json(folder / RECORD, record)
+    except OSError as error:
+        refuse(f"a run's folder cannot be written ({error.strerror})", str(folder), "a place that can be written to")
+    if begun:
         _check_same(_flat(read_record(folder), free), _flat(record, free), folder)
-    elif folder.exists() and any(folder.iterdir()):
+    elif taken:
         refuse("a run needs a folder of its own", str(folder), "a new folder, or one that this command has begun")
-    else:
-        write_json(folder / RECORD, record)
     _note_command(folder / COMMANDS)
 
 

@@ -38,25 +38,26 @@ class Sampling:
     space: Space
     seed: int
     identity: float | None = None
-    _kept: dict[tuple[int, int], IntArray] = field(default_factory=dict, repr=False, compare=False)
+    _kept: dict[tuple[int, int], list[tuple[Arch, Path]]] = field(default_factory=dict, repr=False, compare=False)
 
     def draw(self, step: int, n: int, least: IntArray | None = None) -> list[tuple[Arch, Path]]:
         """The architectures of a step, with the layers that their blocks use: a pure function of (seed, step)."""
         if least is None:
             block, place = divmod(step, _TOGETHER)
-            vectors = self._block(block, n)[place * n : (place + 1) * n]
-        else:
-            vectors = self.space.sample_vectors(np.random.default_rng((self.seed, step)), n, self.identity, least)
-        paths = (self.space.path_of(vector) for vector in vectors)
-        return list(zip(self.space.decode_many(vectors), paths, strict=True))
+            return self._block(block, n)[place * n : (place + 1) * n]
+        rng = np.random.default_rng((self.seed, step))
+        return self._decoded(self.space.sample_vectors(rng, n, self.identity, least))
 
-    def _block(self, block: int, n: int) -> IntArray:
+    def _block(self, block: int, n: int) -> list[tuple[Arch, Path]]:
         """What many steps draw: one by one they would take a tenth of a nano network's step."""
         if (block, n) not in self._kept:
             rng = np.random.default_rng((self.seed, block, n))
             self._kept.clear()
-            self._kept[block, n] = self.space.sample_vectors(rng, _TOGETHER * n, self.identity)
+            self._kept[block, n] = self._decoded(self.space.sample_vectors(rng, _TOGETHER * n, self.identity))
         return self._kept[block, n]
+
+    def _decoded(self, vectors: IntArray) -> list[tuple[Arch, Path]]:
+        return list(zip(self.space.decode_many(vectors), map(self.space.path_of, vectors), strict=True))
 
 
 class Strategy(ABC):
