@@ -9,8 +9,7 @@ BIN := .venv/bin
 	touch $@
 
 demo: .venv/.ready  ## the main job on the embedded data
-	$(BIN)/vitruvius zoo
-	$(BIN)/vitruvius sample vitas-v1 -n 5 --macs 1.25G..1.35G --seed 0
+	OMP_NUM_THREADS=1 $(BIN)/vitruvius run --data digits --out runs/demo
 
 test: .venv/.ready
 	$(BIN)/pytest -n 2 -m "not slow"
@@ -28,10 +27,18 @@ format: .venv/.ready
 	$(BIN)/ruff format .
 
 bench: .venv/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python bench/costs.py
 	$(BIN)/python bench/sampling.py
 	$(BIN)/python bench/sharing.py
 	$(BIN)/python bench/superformer.py
+	$(BIN)/python bench/data.py
+	$(BIN)/python bench/training.py
+	$(BIN)/python bench/latency.py
+	$(BIN)/python bench/search.py
+	$(BIN)/python bench/searchers.py
+	$(BIN)/python bench/dss.py
+	$(BIN)/python bench/dss_honest.py
 
 docs: .venv/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
