@@ -27,8 +27,10 @@ from rich.console import Console
 
 from vitruvius import costs
 from vitruvius.arch import Arch, refuse
+from vitruvius.costs import Budget, written
 from vitruvius.costs.latency import Setting, measure
 from vitruvius.data import load
+from vitruvius.extras import needs_of, require_extra
 from vitruvius.files import replace_file, write_json
 from vitruvius.pipeline._choices import Choices, choose, load_space
 from vitruvius.pipeline._journey_config import PHASES, JourneyConfig, Phase, read_journey_config
@@ -37,7 +39,8 @@ from vitruvius.pipeline.evolve_config import EvolveSpaceConfig, read_evolve_conf
 from vitruvius.pipeline.evolve_space import evolve_space
 from vitruvius.pipeline.handmade import hand_made, patch_for
 from vitruvius.pipeline.search import SearchConfig, open_search, read_search_config, search
-from vitruvius.search import Trial
+from vitruvius.search import Domain, Trial
+from vitruvius.spaces import Space
 from vitruvius.training import RetrainConfig, SuperformerConfig, open_run, read_config, train
 from vitruvius.training.run import RECORD, RESULT, begin_folder, read_record, versions
 
@@ -76,7 +79,23 @@ class Journey:
         if self.choices.evolve is not None:
             _without_space(self.choices.evolve)
         self.search_settings()
-        self.retrain_config(load_space(self.choices.space).smallest)
+        space = load_space(self.choices.space)
+        self.retrain_config(space.smallest)
+        if self.config.onnx:
+            require_extra("onnx", "export to ONNX")
+        budget = Budget.of(self.choices.budget)
+        Domain(space, budget.counted, **self.counting())  # refuses what no network can meet
+        if not (self.folder / RECORD).exists():
+            self._check_latency(budget, space)
+
+    def _check_latency(self, budget: Budget, space: Space) -> None:
+        """The smallest network is timed, as a superformer would be trained before the search finds that out."""
+        for metric, _, high in budget.ends:
+            if metric == "latency":
+                (timed,) = measure([space.smallest], Setting.from_dict(self.choices.latency))
+                if timed.latency > high:
+                    rule = f"even the smallest network of space {space.name!r} takes {written(metric, timed.latency)}"
+                    refuse(rule, str(budget), "more time, another space or another img_size")
 
     # -- the phases' configurations --------------------------------------------------------------------------------
 
@@ -185,8 +204,13 @@ class Journey:
         from vitruvius.export import export_run
 
         self._require("found")
-        export_run(self.folder / "found", self.folder / "export", onnx=self.config.onnx)
+        export_run(self.folder / "found", self.folder / "export", onnx=self.exports_onnx)
         self.console.print(f"in {self.folder / 'export'}", highlight=False)
+
+    @property
+    def exports_onnx(self) -> bool:
+        wanted = self.config.onnx
+        return all(need.met for need in needs_of("onnx")) if wanted is None else wanted
 
     def _require(self, name: str, waived: bool = False) -> None:
         if not waived and not (self.folder / name / RESULT).exists():
@@ -199,7 +223,7 @@ class Journey:
         found = self._found()
         if not self.config.compare:
             return {"found": found}
-        counting = self._counting()
+        counting = self.counting()
         rival = hand_made(costs.macs(found, **counting), patch=patch_for(found, self.choices.img_size), **counting)
         networks = {"found": found, "hand-made": rival}
         random = self._best_random()
@@ -233,7 +257,8 @@ class Journey:
             return drawn[0] if drawn else None
         return max(drawn, key=lambda trial: next(iter(trial.scores.values())), default=None)
 
-    def _counting(self) -> dict[str, Any]:
+    def counting(self) -> dict[str, Any]:
+        """What costs are counted with."""
         return {
             "img_size": self.choices.img_size,
             "num_classes": len(self.data.search.classes),
@@ -248,7 +273,7 @@ class Journey:
         rows = []
         for name, arch in self.networks().items():
             run = open_run(self.folder / _NETWORKS[name])
-            total = costs.cost(arch, **self._counting())
+            total = costs.cost(arch, **self.counting())
             rows.append(
                 {
                     "name": name,
@@ -262,7 +287,14 @@ class Journey:
                 }
             )
         size = [self.choices.img_size] * 2
-        return {"rows": rows, **self._times(), "img_size": size, "budget": self.choices.budget}
+        random = self._best_random() if self.config.compare else None
+        return {
+            "rows": rows,
+            **self._times(),
+            "img_size": size,
+            "budget": self.choices.budget,
+            "random_is_found": random is not None and random.arch == self._found(),
+        }
 
 
 def _without_space(settings: dict[str, Any]) -> None:
