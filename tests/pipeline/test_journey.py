@@ -28,6 +28,7 @@ from vitruvius.pipeline._plan import duration
 from vitruvius.pipeline.journey import Journey, read_journey_config
 from vitruvius.pipeline.methods import METHODS
 from vitruvius.training import open_run
+from vitruvius.training.plan import make_plan
 
 Command = Callable[..., tuple[int, str, str]]
 SHORT = (
@@ -130,6 +131,18 @@ def test_small_images_keep_their_side_as_far_as_patches_divide_it(side: int, cho
     choices = choose(read_journey_config({"data": str(folder)}), load(str(folder)))
     assert choices.img_size == chosen
     assert 4 <= chosen // choices.space["space_options"]["patch"] <= 12
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("size", [None, 32])
+def test_few_images_are_enough_for_every_method(method: str, size: int | None, tmp_path: Path) -> None:
+    folder = image_folder(tmp_path / "images", sides=(100, 120), each=20)
+    journey = Journey(read_journey_config({"data": str(folder), "method": method, "img_size": size}), tmp_path / "run")
+    if journey.choices.superformer is not None and size is not None:
+        assert make_plan(journey.superformer_config()).steps > 0
+    assert journey.retrain_config(load_space(journey.choices.space).smallest).batch_size <= 8
+    given = (journey.choices.superformer or {}).get("archs_per_step", 1)
+    assert given <= (journey.choices.superformer or {"batch_size": 8})["batch_size"]
 
 
 def test_what_is_said_wins_over_what_is_chosen(tmp_path: Path) -> None:

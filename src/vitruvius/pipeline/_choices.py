@@ -238,6 +238,7 @@ def _training(
         return {
             "recipe": recipe,
             **structure,
+            **_shares(structure, batch),
             "epochs": epochs,
             "batch_size": batch,
             "warmup_epochs": warmup,
@@ -247,7 +248,13 @@ def _training(
     assert recipe is not None
     batch = min(recipes.load(recipe, kind).settings.get("batch_size", 1024), _power_below(n // 4))
     parts = 1 if _on_gpu(config) else max(1, batch // _CPU_PART)
-    return {"recipe": recipe, "batch_size": batch, "accumulate": parts}
+    given = {"recipe": recipe, "batch_size": batch, "accumulate": parts}
+    return {**given, **_shares(recipes.load(recipe, kind).settings, batch // parts)}
+
+
+def _shares(settings: dict[str, Any], images: int) -> dict[str, Any]:
+    """Of a multi-architectural step's images every architecture has one at least."""
+    return {"archs_per_step": min(settings["archs_per_step"], images)} if "archs_per_step" in settings else {}
 
 
 def _power_below(n: int) -> int:
