@@ -292,6 +292,14 @@ def test_phases_run_alone_and_in_their_order(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "export" / "model.safetensors").exists()
 
 
+def test_the_first_phase_runs_alone(tmp_path: Path) -> None:
+    journey = Journey(read_journey_config(shortest(onnx=False)), tmp_path / "run", quiet=True)
+    assert journey.run("superformer") == {}
+    assert (tmp_path / "run" / "superformer" / "result.json").exists()
+    with pytest.raises(ValueError, match=r"this phase needs what the one before makes \(search\)"):
+        journey.run("analysis")
+
+
 MOMENTS = (
     "superformer/checkpoints/step-*",
     "search/study.log",

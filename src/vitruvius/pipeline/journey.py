@@ -144,7 +144,7 @@ class Journey:
                 self.console.rule(f"[bold]{number}/{len(phases)} {phase}", align="left")
                 with self._timed(phase):
                     work()
-        if only is None or all((self.folder / name / RESULT).exists() for name in self.compared()):
+        if self._searched and all((self.folder / name / RESULT).exists() for name in self.compared()):
             write_json(self.folder / RESULT, self._result())
         return self.result
 
@@ -211,6 +211,11 @@ class Journey:
     def exports_onnx(self) -> bool:
         wanted = self.config.onnx
         return all(need.met for need in needs_of("onnx")) if wanted is None else wanted
+
+    @property
+    def _searched(self) -> bool:
+        place = "search" if self.choices.evolve is None else "evolve"
+        return (self.folder / place / RESULT).exists()
 
     def _require(self, name: str, waived: bool = False) -> None:
         if not waived and not (self.folder / name / RESULT).exists():
