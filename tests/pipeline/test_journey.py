@@ -191,11 +191,17 @@ def test_what_cannot_work_is_one_line_before_anything_starts(given: dict[str, An
 # -- the plan ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_dry_run_prints_the_plan_and_begins_nothing(command: Command, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_plans_begin_nothing(method: str, command: Command, tmp_path: Path) -> None:
+    code, _, err = command("--data", "digits", "--method", method, "--out", "first", "--dry-run")
+    assert (code, err) == (0, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_prints_the_plan(command: Command) -> None:
     code, out, _ = command("--data", "digits", "--out", "first", "--dry-run", "--json")
     shown = json.loads(out)
     assert code == 0
-    assert list(tmp_path.iterdir()) == []
     assert shown["data"].startswith("digits: 1,151 images to train on, 287 to search on, 359 to test on, 10 classes")
     assert "the mean MACs of the space's networks" in shown["budget"]
     assert shown["search"].startswith("evolution (recipe s3-search) for accuracy on 287 images: ")

@@ -31,7 +31,7 @@ from vitruvius.costs import Budget, written
 from vitruvius.costs.latency import Setting, measure
 from vitruvius.data import load
 from vitruvius.extras import needs_of, require_extra
-from vitruvius.files import replace_file, write_json
+from vitruvius.files import write_json
 from vitruvius.pipeline._choices import Choices, choose, load_space
 from vitruvius.pipeline._journey_config import PHASES, JourneyConfig, Phase, read_journey_config
 from vitruvius.pipeline.attention import attention_summary
@@ -77,7 +77,7 @@ class Journey:
         if self.choices.superformer is not None:
             self.superformer_config()
         if self.choices.evolve is not None:
-            _without_space(self.choices.evolve)
+            self.evolve_config()
         self.search_settings()
         space = load_space(self.choices.space)
         self.retrain_config(space.smallest)
@@ -105,10 +105,11 @@ class Journey:
 
     def evolve_config(self) -> EvolveSpaceConfig:
         assert self.choices.evolve is not None
-        file = self.folder / "space.yaml"
-        text = load_space(self.choices.space).to_yaml()
-        replace_file(file, lambda partial: partial.write_text(text))
-        return read_evolve_config({**self.choices.evolve, "space": str(file)})
+        options = {"space_options": self.choices.space.get("space_options", {})}
+        superformer = {**self.choices.evolve.get("superformer", {}), **options}
+        return read_evolve_config(
+            {**self.choices.evolve, "space": self.choices.space["space"], "superformer": superformer}
+        )
 
     def search_settings(self) -> SearchConfig:
         where = {"superformer": str(self.folder / "superformer")}
@@ -300,7 +301,3 @@ class Journey:
             "budget": self.choices.budget,
             "random_is_found": random is not None and random.arch == self._found(),
         }
-
-
-def _without_space(settings: dict[str, Any]) -> None:
-    read_evolve_config({**settings, "space": "s3-nano"})
