@@ -17,13 +17,12 @@ from vitruvius.pipeline._choices import load_space, upper_macs
 from vitruvius.pipeline._journey_config import Phase
 from vitruvius.pipeline.journey import Journey
 from vitruvius.search import COSTS, Domain, make_searcher, objectives_of
+from vitruvius.superformer import Superformer
 from vitruvius.training.config import Settings
-from vitruvius.training.jobs import ModelJob
 from vitruvius.training.plan import make_plan
 
 __all__ = ["Estimate", "estimate"]
 
-_BATCH = 64
 _MACS = 5e9
 """On a CPU, so much goes through the network at once, so that a timed step takes no minute."""
 _REPEATS = 3
@@ -52,29 +51,41 @@ class _Rates:
         self.arch = self.space.sample(np.random.default_rng(0))
         self.macs = costs.macs(self.arch, **counting)
         device = torch.device(choices.latency["device"])
-        self.batch = _BATCH if device.type == "cuda" else max(1, min(_BATCH, int(_MACS / self.macs)))
+        retrain = journey.retrain_config(self.arch)
+        self.batch = retrain.batch_size // retrain.accumulate
+        if device.type == "cpu":
+            self.batch = max(1, min(self.batch, int(_MACS / self.macs)))
         model = build(self.arch, **counting, seed=0).to(device)
-        x = torch.zeros(self.batch, counting["in_chans"], *[choices.img_size] * 2, device=device)
+        self.x = torch.zeros(self.batch, counting["in_chans"], *[choices.img_size] * 2, device=device)
 
         def forward() -> None:
             with torch.no_grad():
-                model(x)
+                model(self.x)
 
         def step() -> None:
-            model(x).sum().backward()
+            model(self.x).sum().backward()
 
         self.forward, self.train = (self.batch * self.macs / _seconds(work, device) for work in (forward, step))
+
+    def of_paths(self, superformer: Superformer) -> float:
+        """MACs a second in training, where every step trains a network that was not seen before."""
+        superformer.to(self.x.device)
+        archs = [self.space.sample(np.random.default_rng(i)) for i in range(1 + _REPEATS)]
+        seconds = _seconds(lambda: superformer(self.x, archs.pop()).sum().backward(), self.x.device)
+        return self.batch * self.space.mean_cost("macs", **self.counting) / seconds
 
     def training(self, config: Settings, macs: float | None = None) -> float:
         """Seconds of a training run, of one network of so many MACs or of a superformer, with its validations."""
         plan = make_plan(config)
         each = plan.job.macs() if macs is None else macs
         images = len(plan.data.search.val) * (config.epochs // config.validate_every)
-        if isinstance(plan.job, ModelJob):
-            validated = each * (images + plan.data.summary()["test"])
-        else:
+        if isinstance(plan.job.model, Superformer):
             validated = _VALIDATED * self.space.mean_cost("macs", **self.counting) * images
-        return each * config.batch_size * plan.steps / self.train + validated / self.forward
+            rate = self.of_paths(plan.job.model)
+        else:
+            validated = each * (images + plan.data.summary()["test"])
+            rate = self.train
+        return each * config.batch_size * plan.steps / rate + validated / self.forward
 
 
 def estimate(journey: Journey) -> Estimate:
