@@ -3,7 +3,7 @@
 Every seed is a run folder that the same command goes on with, so it may be stopped at any moment. The table is of the
 seeds that are finished.
 
-python bench/journey.py                              # seeds 0, 1, 2; a quarter to half an hour of one core each, by the plan
+python bench/journey.py                              # seeds 0, 1, 2; half an hour of one core each
 python bench/journey.py --table                      # only the table of what is there
 python bench/journey.py --data digits --out runs/digits
 """
