@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
 import pytest
 import torch
 
-from export.conftest import FAMILIES, SIZE, images, network
+from export.conftest import FAMILIES, SIZE, images, network, shaken
+from vitruvius import build
 from vitruvius.export._onnx import INPUT, OPSET, OUTPUT, export_program, run_onnx, write_onnx
 
 
@@ -35,6 +37,19 @@ def test_torch_export_and_onnx_give_equal_logits_at_any_batch(family: str, tmp_p
     assert [dim.dim_value for dim in dims[1:]] == [3, SIZE, SIZE]
     assert {prop.key: prop.value for prop in written.metadata_props}["arch"] == model.arch.to_json()
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_a_single_window_goes_into_onnx(tmp_path: Path) -> None:
+    """S3's last stage: the heads of its window lie in memory as a fused kernel leaves them."""
+    arch = FAMILIES["swin"]
+    (block,) = arch.stages[-1].blocks
+    last = replace(arch.stages[-1], blocks=(replace(block, window=4),))
+    arch = replace(arch, stages=(*arch.stages[:-1], last))
+    model = shaken(build(arch, num_classes=7, img_size=SIZE))
+    write_onnx(export_program(model), tmp_path / "model.onnx", {})
+    (found,) = run_onnx(tmp_path / "model.onnx", [images(3)])
+    with torch.no_grad():
+        torch.testing.assert_close(found, model(images(3)), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow

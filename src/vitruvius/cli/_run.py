@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,25 +50,36 @@ def run_command(
         require_choice("phase", phase, PHASES)
     if out is None and not dry_run:
         refuse("a run needs a folder", "none", "--out runs/first, say (or --dry-run)")
-    journey = Journey(read, out or Path("runs/none"), quiet=as_json)
-    if not (out is not None and (out / "run.json").exists()) or dry_run:
-        _show_plan(journey, as_json and dry_run, quiet=as_json and not dry_run)
-    if dry_run:
-        return
-    assert out is not None
-    try:
+    with _stoppable():
+        journey = Journey(read, out or Path("runs/none"), quiet=as_json)
+        if dry_run or out is None or not (out / "run.json").exists():
+            _show_plan(journey, as_json and dry_run, quiet=as_json and not dry_run)
+        if dry_run or out is None:
+            return
         result = journey.run(phase)  # type: ignore[arg-type]
-    except KeyboardInterrupt:
-        Console(stderr=True).print(f"\nstopped; the same command goes on from here in {out}")
-        raise SystemExit(130) from None
-    page = _report(out)
+        page = _report(out)
     if as_json:
         print(json.dumps(result, indent=1))
         return
     if result:
         _show_result(result)
     if page is not None:
-        Console().print(f"{page}", highlight=False, soft_wrap=True)
+        Console().print(f"the report is {page}", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Ctrl-C, or a training that cannot go on, ends with what to do next."""
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    try:
+        yield
+    except KeyboardInterrupt:
+        again = shlex.join(["vitruvius", *sys.argv[1:]])
+        console.print(f"\nstopped; the same command goes on from here:\n  {escape(again)}")
+        raise SystemExit(130) from None
+    except FloatingPointError as error:
+        console.print(f"[bold red]error:[/] {escape(error)}")
+        raise SystemExit(1) from None
 
 
 def _nested(settings: dict[str, Any]) -> dict[str, Any]:
@@ -96,6 +111,7 @@ def _show_plan(journey: Any, as_json: bool, quiet: bool) -> None:
 
 def _show_result(result: dict[str, Any]) -> None:
     from vitruvius.costs import short, written
+    from vitruvius.pipeline._plan import duration
 
     rows = []
     for row in result["rows"]:
@@ -105,6 +121,10 @@ def _show_result(result: dict[str, Any]) -> None:
             shown["latency"] = written("latency", row["latency"])
         rows.append(shown)
     show(rows, False, right=("test", "MACs", "params", "latency"))
+    if result["random_is_found"]:
+        print("The best of the search's random networks is the found one.")
+    total = sum(result["seconds"].values())
+    print(f"Test images were seen once by each, at the end. All in all {duration(total)}.")
 
 
 def _report(out: Path) -> Path | None:

@@ -134,9 +134,14 @@ class Budget:
         return inside
 
     def __str__(self) -> str:
-        return ", ".join(
-            f"{metric}: {written(metric, low)}..{written(metric, high)}" for metric, low, high in self.ends
-        )
+        return ", ".join(_end_text(*end) for end in self.ends)
+
+
+def _end_text(metric: str, low: float, high: float) -> str:
+    """An end that is open is not written."""
+    if not low and not math.isinf(high):
+        return f"{metric} <= {written(metric, high)}"
+    return f"{metric}: {written(metric, low)}..{written(metric, high)}"
 
 
 def _metric(name: Any) -> str:

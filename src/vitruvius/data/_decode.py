@@ -43,9 +43,10 @@ def read_image(file: str | Path | IO[bytes], in_chans: int, name: object) -> np.
         refuse_image(name, error)
 
 
-def refuse_image(name: object, error: BaseException) -> NoReturn:
+def refuse_image(name: object, error: BaseException, others: int = 0) -> NoReturn:
     why = "no image file" if isinstance(error, Image.UnidentifiedImageError) else str(error) or type(error).__name__
-    refuse(f"an image cannot be read ({why})", str(name), "an image that PIL opens; remove the file, or mend it")
+    more = f", nor {others} more of this source" if others else ""
+    refuse(f"an image cannot be read ({why}){more}", str(name), "an image that PIL opens; remove the file, or mend it")
 
 
 def to_image(pixels: np.ndarray) -> Image.Image:

@@ -134,10 +134,9 @@ def _check(files: Sequence[Path]) -> None:
     if mark.is_file():
         return
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
-        for problem in pool.map(_problem, files, chunksize=64):
-            if problem is not None:
-                pool.shutdown(cancel_futures=True)
-                refuse_image(*problem)
+        problems = [problem for problem in pool.map(_problem, files, chunksize=64) if problem is not None]
+    if problems:
+        refuse_image(*problems[0], others=len(problems) - 1)
     try:
         write_json(mark, {"images": len(files)})
     except OSError:  # no place to remember it: it is checked again next time

@@ -97,7 +97,11 @@ class Attention(nn.Module, ABC):
 
     def merge(self, x_BHND: Tensor) -> Tensor:
         """Heads together again, and the output projection."""
-        return F.dropout(self.proj(x_BHND.transpose(-2, -3).flatten(-2)), self.proj_drop, self.training)
+        x_BNHD = x_BHND.transpose(-2, -3)
+        if torch.compiler.is_compiling():
+            # A graph must not rely on how a fused kernel lays out its result, as a view of a single window's would.
+            x_BNHD = x_BNHD.clone(memory_format=torch.contiguous_format)
+        return F.dropout(self.proj(x_BNHD.flatten(-2)), self.proj_drop, self.training)
 
 
 class GlobalAttention(Attention):

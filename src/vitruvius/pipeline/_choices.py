@@ -20,16 +20,19 @@ from vitruvius.pipeline._journey_config import JourneyConfig
 from vitruvius.pipeline.methods import METHODS, Method
 from vitruvius.spaces import Space
 
-__all__ = ["Choices", "choose", "load_space"]
+__all__ = ["Choices", "choose", "load_space", "upper_macs"]
 
 _SMALL = 96
 """Images with a shorter side below so many pixels are small."""
 _LOOKED_AT = 16
+_TINY = 32
+"""Sides of small images are made multiples of 4 up to here, and of 8 above, so that patches divide them."""
 _FEW = 10_000
 """Below so many training images, a run has more epochs and smaller batches."""
 _STEPS = {"superformer": 2_000, "retrain": 1_500}
 """In the nano form, at most so many steps, however many images there are; but always a few epochs."""
 _LEAST_EPOCHS = 3
+_VALIDATIONS = 10
 _SEARCH_IMAGES = 1_000
 _CPU_PART = 128
 """Images that go through a network at once on a CPU; larger batches are accumulated."""
@@ -99,7 +102,7 @@ def choose(config: JourneyConfig, data: Data) -> Choices:
         evolve, superformer = _evolution(config, superformer or {}, budget, nano, searching), None
     elif config.evolve:
         refuse(f"method {config.method!r} does not search the space itself", config.evolve, "method s3")
-    trained = _training("retrain", nano, method.retrain_recipe(_upper_macs(budget, space, counting)), {}, data, config)
+    trained = _training("retrain", nano, method.retrain_recipe(upper_macs(budget, space, counting)), {}, data, config)
     return Choices(
         method=config.method,
         img_size=img_size,
@@ -130,8 +133,11 @@ def _img_size(config: JourneyConfig, data: Data, why: dict[str, str]) -> int:
     looked = range(min(len(train), _LOOKED_AT))
     sides = sorted({max(pixels.shape[:2]) for pixels in train.pixels(looked)})
     if sides[-1] < _SMALL:
-        why["pixels"] = f"the longest side of the first {len(looked)} images"
-        return int(sides[-1])
+        step = 4 if sides[-1] <= _TINY else 8
+        nearest = min(max(round(int(sides[-1]) / step), 1) * step, _SMALL - step)
+        rounded = "" if nearest == sides[-1] else f", {sides[-1]}, made a multiple of {step}"
+        why["pixels"] = f"the longest side of the first {len(looked)} images{rounded}"
+        return nearest
     why["pixels"] = "what networks for photographs are built for"
     return 224
 
@@ -154,17 +160,18 @@ def _space(
     if nano:
         return _nano(method.nano, counting["img_size"], why), None
     counted = None if config.budget is None else Budget.of(config.budget).counted
-    for name, recipe in method.spaces.items():
-        if counted is None:
-            why["space"] = f"the smallest of method {config.method!r}"
-            return {"space": name}, recipe
-        space = spaces.load(name)
-        most = {metric: space.cost_range(metric, **counting)[1] for metric, _, _ in counted.ends}
-        if all(math.isinf(high) or most[metric] >= high for metric, _, high in counted.ends):
-            why["space"] = f"the smallest of method {config.method!r} that reaches the budget"
-            return {"space": name}, recipe
-    why["space"] = f"the largest of method {config.method!r}"
-    return {"space": name}, recipe
+    ends = {metric: high for metric, _, high in counted.ends if math.isfinite(high)} if counted else {}
+    if len(method.spaces) == 1 or not ends:
+        why["space"] = f"the {'only' if len(method.spaces) == 1 else 'smallest'} one of method {config.method!r}"
+        return {"space": next(iter(method.spaces))}, default
+
+    def distance(name: str) -> float:
+        means = {metric: spaces.load(name).mean_cost(metric, **counting) for metric in ends}
+        return sum(abs(math.log(means[metric] / high)) for metric, high in ends.items() if high)
+
+    nearest = min(method.spaces, key=distance)
+    why["space"] = f"of method {config.method!r}, the one whose networks in the mean cost most nearly the budget"
+    return {"space": nearest}, method.spaces[nearest]
 
 
 def _nano(name: str, img_size: int, why: dict[str, str]) -> dict[str, Any]:
@@ -209,7 +216,7 @@ def _aligned(budget: Budget, space: Space, counting: dict[str, Any]) -> str | No
     return None
 
 
-def _upper_macs(budget: Budget, space: Space, counting: dict[str, Any]) -> float:
+def upper_macs(budget: Budget, space: Space, counting: dict[str, Any]) -> float:
     ends = {metric: high for metric, _, high in budget.ends if metric in COUNTED}
     return min(ends.get("macs", math.inf), space.cost_range("macs", **counting)[1])
 
@@ -231,15 +238,23 @@ def _training(
         return {
             "recipe": recipe,
             **structure,
+            **_shares(structure, batch),
             "epochs": epochs,
             "batch_size": batch,
             "warmup_epochs": warmup,
             "hflip": 0.0,
+            "validate_every": max(1, epochs // _VALIDATIONS),
         }
     assert recipe is not None
     batch = min(recipes.load(recipe, kind).settings.get("batch_size", 1024), _power_below(n // 4))
     parts = 1 if _on_gpu(config) else max(1, batch // _CPU_PART)
-    return {"recipe": recipe, "batch_size": batch, "accumulate": parts}
+    given = {"recipe": recipe, "batch_size": batch, "accumulate": parts}
+    return {**given, **_shares(recipes.load(recipe, kind).settings, batch // parts)}
+
+
+def _shares(settings: dict[str, Any], images: int) -> dict[str, Any]:
+    """Of a multi-architectural step's images every architecture has one at least."""
+    return {"archs_per_step": min(settings["archs_per_step"], images)} if "archs_per_step" in settings else {}
 
 
 def _power_below(n: int) -> int:

@@ -54,8 +54,8 @@ class JourneyConfig(BaseModel):
     """Settings of `vitruvius retrain`, for the found network and for what it is compared with."""
     compare: bool = True
     """Train the hand-made network of equal cost and the best random one too."""
-    onnx: bool = True
-    """Export to ONNX beside safetensors."""
+    onnx: bool | None = None
+    """Export to ONNX beside safetensors; if its extra is installed, unless said otherwise."""
 
 
 def read_journey_config(given: Mapping[str, Any] | str | Path) -> JourneyConfig:

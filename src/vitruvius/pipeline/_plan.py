@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vitruvius.extras import install_command
 from vitruvius.pipeline._choices import load_space
 from vitruvius.pipeline._estimate import estimate
 from vitruvius.pipeline.journey import Journey
@@ -14,11 +15,12 @@ def plan_lines(journey: Journey) -> dict[str, str]:
     choices, summary = journey.choices, journey.data.summary()
     method, why = METHODS[choices.method], choices.why
     space = load_space(choices.space)
-    seconds = estimate(journey)
-    device = choices.latency["device"]
+    estimated = estimate(journey)
+    seconds = estimated.seconds
     lines = {
         "data": f"{summary['source']}: {summary['train']:,} images to train on, {summary['val']:,} to search on, "
         f"{summary['test']:,} to test on, {summary['classes']} classes, split {summary['hash']}",
+        **({"notes": "; ".join(summary["notes"])} if summary["notes"] else {}),
         "pixels": _with(f"{choices.img_size}", why.get("pixels")),
         "method": f"{choices.method} (paper: {method.paper})",
         "space": _with(f"{space.name}, {space.networks:.3g} networks", why.get("space")),
@@ -36,15 +38,17 @@ def plan_lines(journey: Journey) -> dict[str, str]:
         evolution = journey.evolve_config()
         lines["superformer"] = (
             f"of {evolution.iterations + 1} spaces in turn, {evolution.archs:,} networks scored in each, then the "
-            f"search: {duration(seconds['superformer'])} and the search"
+            f"search in the last: {duration(seconds['superformer'])}"
         )
     else:
         lines["superformer"] = "none: networks are scored untrained"
     if choices.evolve is None:
         search = journey.search_settings()
         on = "" if choices.superformer is None else f" on {search.images or summary['val']:,} images"
-        time = f": {duration(seconds['search'])}" if choices.superformer is not None else ""
-        lines["search"] = f"{search.searcher} (recipe {search.recipe}) for {', '.join(search.objectives)}{on}{time}"
+        lines["search"] = (
+            f"{search.searcher} (recipe {search.recipe}) for {', '.join(search.objectives)}{on}: "
+            f"{duration(seconds['search'])}"
+        )
     retrain = journey.retrain_config(space.smallest)
     networks = (
         "the found network, a hand-made one of its cost, the best random one" if journey.config.compare else "one"
@@ -52,9 +56,9 @@ def plan_lines(journey: Journey) -> dict[str, str]:
     lines["retrain"] = (
         f"{networks}: {retrain.epochs} epochs, recipe {retrain.recipe}: {duration(seconds['retrain'])} in all"
     )
-    lines["export"] = "safetensors, timm's layout" + (", ONNX" if journey.config.onnx else "")
-    total = sum(seconds.values())
-    lines["time"] = f"about {duration(total)} on this {device}, from a few timed steps"
+    onnx = ", ONNX" if journey.exports_onnx else f"; no ONNX: {install_command('onnx')}"
+    lines["export"] = f"safetensors, timm's layout{onnx}"
+    lines["time"] = f"about {duration(estimated.total)}, from {estimated.basis}; longer where other work goes on"
     return lines
 
 

@@ -27,9 +27,11 @@ from rich.console import Console
 
 from vitruvius import costs
 from vitruvius.arch import Arch, refuse
+from vitruvius.costs import Budget, written
 from vitruvius.costs.latency import Setting, measure
 from vitruvius.data import load
-from vitruvius.files import replace_file, write_json
+from vitruvius.extras import needs_of, require_extra
+from vitruvius.files import write_json
 from vitruvius.pipeline._choices import Choices, choose, load_space
 from vitruvius.pipeline._journey_config import PHASES, JourneyConfig, Phase, read_journey_config
 from vitruvius.pipeline.attention import attention_summary
@@ -37,7 +39,8 @@ from vitruvius.pipeline.evolve_config import EvolveSpaceConfig, read_evolve_conf
 from vitruvius.pipeline.evolve_space import evolve_space
 from vitruvius.pipeline.handmade import hand_made, patch_for
 from vitruvius.pipeline.search import SearchConfig, open_search, read_search_config, search
-from vitruvius.search import Trial
+from vitruvius.search import Domain, Trial
+from vitruvius.spaces import Space
 from vitruvius.training import RetrainConfig, SuperformerConfig, open_run, read_config, train
 from vitruvius.training.run import RECORD, RESULT, begin_folder, read_record, versions
 
@@ -74,9 +77,25 @@ class Journey:
         if self.choices.superformer is not None:
             self.superformer_config()
         if self.choices.evolve is not None:
-            _without_space(self.choices.evolve)
+            self.evolve_config()
         self.search_settings()
-        self.retrain_config(load_space(self.choices.space).smallest)
+        space = load_space(self.choices.space)
+        self.retrain_config(space.smallest)
+        if self.config.onnx:
+            require_extra("onnx", "export to ONNX")
+        budget = Budget.of(self.choices.budget)
+        Domain(space, budget.counted, **self.counting())  # refuses what no network can meet
+        if not (self.folder / RECORD).exists():
+            self._check_latency(budget, space)
+
+    def _check_latency(self, budget: Budget, space: Space) -> None:
+        """The smallest network is timed, as a superformer would be trained before the search finds that out."""
+        for metric, _, high in budget.ends:
+            if metric == "latency":
+                (timed,) = measure([space.smallest], Setting.from_dict(self.choices.latency))
+                if timed.latency > high:
+                    rule = f"even the smallest network of space {space.name!r} takes {written(metric, timed.latency)}"
+                    refuse(rule, str(budget), "more time, another space or another img_size")
 
     # -- the phases' configurations --------------------------------------------------------------------------------
 
@@ -86,10 +105,11 @@ class Journey:
 
     def evolve_config(self) -> EvolveSpaceConfig:
         assert self.choices.evolve is not None
-        file = self.folder / "space.yaml"
-        text = load_space(self.choices.space).to_yaml()
-        replace_file(file, lambda partial: partial.write_text(text))
-        return read_evolve_config({**self.choices.evolve, "space": str(file)})
+        options = {"space_options": self.choices.space.get("space_options", {})}
+        superformer = {**self.choices.evolve.get("superformer", {}), **options}
+        return read_evolve_config(
+            {**self.choices.evolve, "space": self.choices.space["space"], "superformer": superformer}
+        )
 
     def search_settings(self) -> SearchConfig:
         where = {"superformer": str(self.folder / "superformer")}
@@ -125,7 +145,7 @@ class Journey:
                 self.console.rule(f"[bold]{number}/{len(phases)} {phase}", align="left")
                 with self._timed(phase):
                     work()
-        if only is None or all((self.folder / name / RESULT).exists() for name in self.compared()):
+        if self._searched and all((self.folder / name / RESULT).exists() for name in self.compared()):
             write_json(self.folder / RESULT, self._result())
         return self.result
 
@@ -136,18 +156,19 @@ class Journey:
 
     @contextmanager
     def _timed(self, phase: Phase) -> Iterator[None]:
-        """Adds to what a phase has taken, over however many calls."""
-        start = time.perf_counter()
+        """Adds to what a phase has taken, over however many calls: by the clock, and of processors."""
+        start = time.perf_counter(), time.process_time()
         try:
             yield
         finally:
             times = self._times()
-            times[phase] = round(times.get(phase, 0.0) + time.perf_counter() - start, 1)
+            for spent, begun, now in zip(times, start, (time.perf_counter(), time.process_time()), strict=True):
+                times[spent][phase] = round(times[spent].get(phase, 0.0) + now - begun, 1)
             write_json(self.folder / TIMES, times)
 
-    def _times(self) -> dict[str, float]:
+    def _times(self) -> dict[str, dict[str, float]]:
         file = self.folder / TIMES
-        return json.loads(file.read_text()) if file.exists() else {}
+        return json.loads(file.read_text()) if file.exists() else {"seconds": {}, "cpu_seconds": {}}
 
     def _superformer(self) -> None:
         if self.choices.evolve is not None:
@@ -184,8 +205,18 @@ class Journey:
         from vitruvius.export import export_run
 
         self._require("found")
-        export_run(self.folder / "found", self.folder / "export", onnx=self.config.onnx)
+        export_run(self.folder / "found", self.folder / "export", onnx=self.exports_onnx)
         self.console.print(f"in {self.folder / 'export'}", highlight=False)
+
+    @property
+    def exports_onnx(self) -> bool:
+        wanted = self.config.onnx
+        return all(need.met for need in needs_of("onnx")) if wanted is None else wanted
+
+    @property
+    def _searched(self) -> bool:
+        place = "search" if self.choices.evolve is None else "evolve"
+        return (self.folder / place / RESULT).exists()
 
     def _require(self, name: str, waived: bool = False) -> None:
         if not waived and not (self.folder / name / RESULT).exists():
@@ -198,7 +229,7 @@ class Journey:
         found = self._found()
         if not self.config.compare:
             return {"found": found}
-        counting = self._counting()
+        counting = self.counting()
         rival = hand_made(costs.macs(found, **counting), patch=patch_for(found, self.choices.img_size), **counting)
         networks = {"found": found, "hand-made": rival}
         random = self._best_random()
@@ -232,7 +263,8 @@ class Journey:
             return drawn[0] if drawn else None
         return max(drawn, key=lambda trial: next(iter(trial.scores.values())), default=None)
 
-    def _counting(self) -> dict[str, Any]:
+    def counting(self) -> dict[str, Any]:
+        """What costs are counted with."""
         return {
             "img_size": self.choices.img_size,
             "num_classes": len(self.data.search.classes),
@@ -247,7 +279,7 @@ class Journey:
         rows = []
         for name, arch in self.networks().items():
             run = open_run(self.folder / _NETWORKS[name])
-            total = costs.cost(arch, **self._counting())
+            total = costs.cost(arch, **self.counting())
             rows.append(
                 {
                     "name": name,
@@ -261,8 +293,11 @@ class Journey:
                 }
             )
         size = [self.choices.img_size] * 2
-        return {"rows": rows, "seconds": self._times(), "img_size": size, "budget": self.choices.budget}
-
-
-def _without_space(settings: dict[str, Any]) -> None:
-    read_evolve_config({**settings, "space": "s3-nano"})
+        random = self._best_random() if self.config.compare else None
+        return {
+            "rows": rows,
+            **self._times(),
+            "img_size": size,
+            "budget": self.choices.budget,
+            "random_is_found": random is not None and random.arch == self._found(),
+        }

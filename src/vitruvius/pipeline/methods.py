@@ -28,8 +28,7 @@ _LABELS = ("mixup", "cutmix")
 class Method:
     paper: str
     spaces: Mapping[str, str | None]
-    """From small to large, each with the recipe of its superformer; None where none is trained. The first space that
-    holds the budget is taken."""
+    """From small to large, each with the recipe of its superformer; None where none is trained."""
     nano: str
     search: str
     """Its recipe."""

@@ -235,7 +235,8 @@ class Loop:
             measured = self._measure(self.judge)
             text += f"  {measured.pop('summary')}"
         self.log.write(event="epoch", epoch=epoch, step=progress.step, loss=loss, **measured)
-        self.watch.say(text)
+        if measured:  # the bar shows how far the others are
+            self.watch.say(text)
         self.watch.curves(progress.step, _curves(measured))
         self.watch.restart(progress.step)
         self.progress = replace(progress, loss_sum=0.0, sound_steps=0)
