@@ -11,7 +11,7 @@ import numpy as np
 
 from vitruvius import spaces
 from vitruvius.arch import Arch, ImageSize, refuse
-from vitruvius.costs import MEASURED, Budget
+from vitruvius.costs import MEASURED, Budget, written
 from vitruvius.evaluation import Evaluator, InheritedAccuracy, Mixture, ProxyEvaluator, Several
 from vitruvius.pipeline._search_config import SearchConfig
 from vitruvius.search import COSTS, Domain, Objective, Searcher, make_searcher, objectives_of
@@ -21,6 +21,8 @@ from vitruvius.training.run import Run, open_run
 __all__ = ["SearchPlan", "make_search_plan", "with_predictor"]
 
 PREDICTOR = "latency.json"
+_HOPELESS = 2.0
+"""So many times as much as the budget: no other network, and no quieter minute, makes up for that."""
 _REFERENCE = 2**31
 """The step, as it were, whose random networks a mixture is standardised on."""
 
@@ -98,6 +100,7 @@ def with_predictor(plan: SearchPlan, folder: Path, say: Callable[[str], object] 
     path = folder / PREDICTOR if config.latency is None else Path(config.latency)
     if config.latency is None and not path.exists():
         setting = Setting.from_dict({**plan.domain.counting, **config.latency_setting})
+        _check_reachable(plan, setting)
         say(f"timing the parts of space {space.name!r}, once ({setting})")
         build_predictor(space, setting, say=say, cache=folder / "latency-cache").save(path)
     predictor = Predictor.load(path)
@@ -105,6 +108,24 @@ def with_predictor(plan: SearchPlan, folder: Path, say: Callable[[str], object] 
         refuse("the latency predictor is of another space", predictor.space.name, space.name)
     domain = Domain(space, plan.budget, measured=[predictor], **plan.domain.counting, identity=config.identity)
     return replace(plan, searcher=_searcher(config, domain), predictor=predictor)
+
+
+def _check_reachable(plan: SearchPlan, setting: Any) -> None:
+    """Before minutes of timing: whether the smallest network comes anywhere near what the budget says of a device."""
+    from vitruvius.costs.latency import measure
+
+    limits = None if plan.budget is None else plan.budget.measured
+    if limits is None:
+        return
+    space = plan.domain.space
+    found = measure(space.smallest, setting, repeats=5)[0].costs()
+    for metric, low, high in limits.ends:
+        if metric not in found:
+            refuse(f"nothing measures the {metric} that the budget names", str(setting), ", ".join(found))
+        worse = low / found[metric] if COSTS[metric] else found[metric] / max(high, 1e-12)
+        if worse > _HOPELESS:
+            reached = f"{'up to' if COSTS[metric] else 'from'} about {written(metric, found[metric])}: its smallest network"
+            refuse(f"no network of space {space.name!r} comes near the {metric} of the budget", str(limits), reached)
 
 
 def _searcher(config: SearchConfig, domain: Domain) -> Searcher:
