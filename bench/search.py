@@ -100,7 +100,9 @@ def main() -> None:
     torch.set_num_threads(1)
     overhead(given.candidates)
     print("\nInherited accuracy on all of search-validation, vitas-nano, evolution, one thread, the record on disk\n")
-    print(f"{'images':<16}{'of them':>8}{'candidates':>12}{'a second':>14}{'a minute':>14}{'evaluating':>13}{'forward':>11}")
+    print(
+        f"{'images':<16}{'of them':>8}{'candidates':>12}{'a second':>14}{'a minute':>14}{'evaluating':>13}{'forward':>11}"
+    )
     for source in given.data:
         forward_share(source)
 

@@ -1,7 +1,7 @@
 """Searchers on problems whose answers are known, 20 seeds each; and NSGA-II beside pymoo's.
 
 python bench/searchers.py                 # needs the extra `bench` for the second table
-python bench/searchers.py --without-pymoo
+python bench/searchers.py --only known
 """
 
 from __future__ import annotations
@@ -35,7 +35,12 @@ ENTRANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "nsga2 (ViTAS)": ("nsga2", {}),
     "random": ("random", {"evaluations": EVALUATIONS}),
 }
-_RECIPES = {"AutoFormer": "autoformer-search", "S3": "s3-search", "ViT-ResNAS": "vit-resnas-search", "ViTAS": "vitas-search"}
+_RECIPES = {
+    "AutoFormer": "autoformer-search",
+    "S3": "s3-search",
+    "ViT-ResNAS": "vit-resnas-search",
+    "ViTAS": "vitas-search",
+}
 
 
 def entrant(name: str) -> tuple[str, dict[str, Any]]:
@@ -84,7 +89,9 @@ def closed_form(seeds: int) -> None:
                 f"{label:<31}{name:<25}{reached:>6}/{seeds}{np.median(ours):>9{digits}}{ours.min():>9{digits}}"
                 f"{most:>7.0f}{said:>18}"
             )
-    print("\nWith several objectives: the share of the true front's hypervolume, and in brackets the points of that front;")
+    print(
+        "\nWith several objectives: the share of the true front's hypervolume, and in brackets the points of that front;"
+    )
     print("reached: the optimum, or every point of the true front and no other.")
 
 
@@ -220,11 +227,12 @@ def beside_pymoo(seeds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--without-pymoo", action="store_true")
+    parser.add_argument("--only", choices=("known", "pymoo"), help="one of the two tables")
     given = parser.parse_args()
     assert all(name in recipes.names("search") for name in _RECIPES.values())
-    closed_form(given.seeds)
-    if not given.without_pymoo:
+    if given.only != "pymoo":
+        closed_form(given.seeds)
+    if given.only != "known":
         beside_pymoo(given.seeds)
 
 

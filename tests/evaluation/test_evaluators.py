@@ -42,7 +42,9 @@ def superformer() -> Superformer:
 
 def plain_accuracy(model: torch.nn.Module) -> float:
     right = 0
-    for x, labels in data.eval_batches(DIGITS.search.val, 64, img_size=8, mean=DIGITS.search.mean, std=DIGITS.search.std):
+    for x, labels in data.eval_batches(
+        DIGITS.search.val, 64, img_size=8, mean=DIGITS.search.mean, std=DIGITS.search.std
+    ):
         with torch.no_grad():
             right += int((model(x).argmax(1) == labels).sum())
     return 100 * right / len(DIGITS.search.val)

@@ -150,7 +150,9 @@ def test_those_outside_the_budget_come_last() -> None:
 # -- variation ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["vitas-nano", "s3-nano", "vitas-twins-nano", "vit-resnas-nano", "pit-nano", "vitas-v1"])
+@pytest.mark.parametrize(
+    "name", ["vitas-nano", "s3-nano", "vitas-twins-nano", "vit-resnas-nano", "pit-nano", "vitas-v1"]
+)
 @pytest.mark.parametrize("whole", [True, False])
 def test_children_are_of_the_space_and_of_their_parents(name: str, whole: bool) -> None:
     space, rng = spaces.load(name), np.random.default_rng(0)
@@ -163,7 +165,9 @@ def test_children_are_of_the_space_and_of_their_parents(name: str, whole: bool) 
         assert len(valid) > 50
         archs = space.decode_many(valid)
         assert all(space.contains(arch) for arch in archs[:30])
-        assert (np.stack([space.encode(arch) for arch in archs[:30]]) == valid[:30]).all()  # packed: one vector a network
+        assert (
+            np.stack([space.encode(arch) for arch in archs[:30]]) == valid[:30]
+        ).all()  # packed: one vector a network
     used = space.layout.used(a) & space.layout.used(b) & space.layout.used(crossed)
     if name not in ("vitas-nano", "vit-resnas-nano", "vitas-v1"):  # where layers may be skipped, blocks move up
         assert ((crossed == a) | (crossed == b))[used].all()
@@ -259,22 +263,29 @@ def outcomes(name: str, problem: str, seeds: int, **options: Any) -> tuple[int, 
 
 @pytest.mark.parametrize(
     ("name", "problem", "options"),
-    [
-        ("evolution", "monotone", {"generations": 40}),
-        ("evolution", "coupled", {"generations": 40}),
-        ("nsga2", "monotone", {}),
-        ("nsga2", "monotone, macs", {}),
-        ("nsga2", "coupled, macs", {}),
-    ],
+    [("evolution", "monotone", {"generations": 40}), ("nsga2", "monotone, macs", {})],
 )
-def test_the_answer_is_found_within_2000_evaluations(name: str, problem: str, options: dict[str, Any]) -> None:
+def test_the_answer_is_found(name: str, problem: str, options: dict[str, Any]) -> None:
+    reached, ours = outcomes(name, problem, 3, **options)
+    assert reached == 3
+    _, chance = outcomes("random", problem, 3, evaluations=2000)
+    assert min(ours) > max(chance)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", ["monotone", "coupled", "monotone, macs", "coupled, macs"])
+@pytest.mark.parametrize("name", ["evolution", "nsga2"])
+def test_the_answer_is_found_within_2000_evaluations(name: str, problem: str) -> None:
     """In 19 of 20 seeds, and better than random at equal evaluations."""
-    reached, ours = outcomes(name, problem, 20, **options)
+    if name == "evolution" and "," in problem:
+        pytest.skip("evolution has one objective")
+    reached, ours = outcomes(name, problem, 20, generations=40)
     assert reached >= 19
     _, chance = outcomes("random", problem, 20, evaluations=2000)
     assert mannwhitneyu(ours, chance, alternative="greater").pvalue < 0.01
 
 
+@pytest.mark.slow
 def test_three_objectives_at_once() -> None:
     """A front of 125 networks is more than a population of 50 holds, but nearly all of what it dominates is found."""
     _, ours = outcomes("nsga2", "monotone, macs, latency", 5)
@@ -347,9 +358,12 @@ def one_line(make: Callable[[], object]) -> str:
     [
         (lambda: Domain(spaces.load("s3"), "macs<=1M"), r"no network of space 's3' has macs.*allowed: 4\.603G\.\.18\.83G"),
         (lambda: Domain(NANO, "params >= 1G"), r"no network of space 'vitas-nano'.*allowed: .*k\.\."),
-        (lambda: Domain(NANO, "macs <= 3M, params >= 150k"), r"no network|vitas-nano"),
+        (
+            lambda: Domain(NANO, "macs <= 2M, params >= 200k", num_classes=10),
+            r"no network of space 'vitas-nano' with every metric in the budget.*macs .*\.\..*params .*\.\.",
+        ),
         (lambda: Domain(NANO, "latency <= 8ms"), "nothing measures the latency that the budget names.*params, macs"),
-        (lambda: Domain(NANO, "latency <= 0.1ms", measured=[latency_of_depth]), r"none?.* meets the budget.*latency 1ms"),
+        (lambda: Domain(NANO, "latency <= 0.1ms", measured=[latency_of_depth]), r"tried.*meets the budget.*within latency 1ms\.\."),
         (lambda: Domain("vitas-nano"), "a search needs a Space"),
         (lambda: Domain(NANO, num_classes=-1), "num_classes must be"),
         (lambda: Random(Domain(NANO), seed=-1), "a seed is a whole number"),
@@ -382,7 +396,9 @@ def test_refused(make: Callable[[], object], rule: str) -> None:
 
 
 def test_objectives_know_their_direction() -> None:
-    found = {str(each): each.maximise for each in objectives_of("accuracy, macs, latency, throughput, dss, loss, max:params")}
+    found = {
+        str(each): each.maximise for each in objectives_of("accuracy, macs, latency, throughput, dss, loss, max:params")
+    }
     assert found == {
         "accuracy": True, "macs": False, "latency": False, "throughput": True, "dss": True, "loss": False,
         "max:params": True,
@@ -430,5 +446,5 @@ def test_every_kind_of_budget_at_once() -> None:
 
 def test_a_space_of_ones_own(tmp_path: Any) -> None:
     path = tmp_path / "mine.yaml"
-    NANO.to_yaml(path)
+    path.write_text(NANO.to_yaml())
     assert len(Random(Domain(Space.from_yaml(path)), evaluations=5).ask()) == 5

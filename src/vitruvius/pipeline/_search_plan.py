@@ -124,7 +124,9 @@ def _check_reachable(plan: SearchPlan, setting: Any) -> None:
             refuse(f"nothing measures the {metric} that the budget names", str(setting), ", ".join(found))
         worse = low / found[metric] if COSTS[metric] else found[metric] / max(high, 1e-12)
         if worse > _HOPELESS:
-            reached = f"{'up to' if COSTS[metric] else 'from'} about {written(metric, found[metric])}: its smallest network"
+            reached = (
+                f"{'up to' if COSTS[metric] else 'from'} about {written(metric, found[metric])}: its smallest network"
+            )
             refuse(f"no network of space {space.name!r} comes near the {metric} of the budget", str(limits), reached)
 
 

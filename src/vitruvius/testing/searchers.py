@@ -1,9 +1,9 @@
 """What a searcher must do: its laws, and problems whose answers are known because every network can be looked at.
 
-    from vitruvius.testing.searchers import PROBLEMS, check_searcher, solve
+from vitruvius.testing.searchers import PROBLEMS, check_searcher, solve
 
-    check_searcher(lambda domain, seed: MySearcher(domain, "score", seed=seed), domain)
-    solve(MySearcher(PROBLEMS["monotone"].domain(), "score"), PROBLEMS["monotone"]).reached
+check_searcher(lambda domain, seed: MySearcher(domain, "score", seed=seed), domain)
+solve(MySearcher(PROBLEMS["monotone"].domain(), "score"), PROBLEMS["monotone"]).reached
 """
 
 from __future__ import annotations
