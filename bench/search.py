@@ -86,8 +86,8 @@ def forward_share(source: str) -> None:
     name = source.rstrip("/").rpartition("/")[2]
     met = ("met" if share >= LEAST_SHARE else "NOT met") if size == 28 else ""
     print(
-        f"{name:<16}{evaluator.images:>8,}{len(trials):>12}{rate:>14.1f}{60 * rate:>14,.0f}{evaluated:>13.1%}"
-        f"{share:>11.1%} {met}",
+        f"{name:<16}{evaluator.images:>8,}{len(trials):>12}{rate:>13.1f}{60 * rate:>13,.0f}{evaluated:>12.1%}"
+        f"{share:>10.1%} {met}",
         flush=True,
     )
 
@@ -101,7 +101,7 @@ def main() -> None:
     overhead(given.candidates)
     print("\nInherited accuracy on all of search-validation, vitas-nano, evolution, one thread, the record on disk\n")
     print(
-        f"{'images':<16}{'of them':>8}{'candidates':>12}{'a second':>14}{'a minute':>14}{'evaluating':>13}{'forward':>11}"
+        f"{'images':<16}{'of them':>8}{'candidates':>12}{'/s':>13}{'a minute':>13}{'evaluating':>12}{'forward':>10}"
     )
     for source in given.data:
         forward_share(source)

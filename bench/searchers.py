@@ -44,7 +44,7 @@ _RECIPES = {
 
 
 def entrant(name: str) -> tuple[str, dict[str, Any]]:
-    """A searcher and its settings; the papers' from their recipes, with as many generations as 2,000 evaluations are."""
+    """A searcher and its settings; the papers' from their recipes, with generations for 2,000 evaluations."""
     searcher, settings = ENTRANTS[name]
     for paper, recipe in _RECIPES.items():
         if f"({paper})" in name:
@@ -89,9 +89,7 @@ def closed_form(seeds: int) -> None:
                 f"{label:<31}{name:<25}{reached:>6}/{seeds}{np.median(ours):>9{digits}}{ours.min():>9{digits}}"
                 f"{most:>7.0f}{said:>18}"
             )
-    print(
-        "\nWith several objectives: the share of the true front's hypervolume, and in brackets the points of that front;"
-    )
+    print("\nWith several objectives: the share of the true front's hypervolume, in brackets the points of that front;")
     print("reached: the optimum, or every point of the true front and no other.")
 
 
@@ -137,7 +135,6 @@ def theirs(shared: Shared, seed: int, own_operators: bool) -> float:
     """pymoo's NSGA-II: with our sampling and variation, or with its operators for whole numbers."""
     from pymoo.algorithms.moo.nsga2 import NSGA2
     from pymoo.core.crossover import Crossover
-    from pymoo.core.mutation import Mutation
     from pymoo.core.problem import Problem as PymooProblem
     from pymoo.core.repair import Repair
     from pymoo.core.sampling import Sampling
@@ -168,7 +165,7 @@ def theirs(shared: Shared, seed: int, own_operators: bool) -> float:
             return variation.packed(domain.draw(rng, n_samples))
 
     class HalfCrossed(Crossover):
-        """Of two parents one child by crossover and one by mutation, both inside the budget, as our breeder makes them."""
+        """Of two parents one child by crossover and one by mutation, both inside the budget, as ours."""
 
         def __init__(self) -> None:
             super().__init__(2, 2, prob=1.0)

@@ -196,5 +196,5 @@ def test_a_record_of_another_search_is_refused(tmp_path: Path) -> None:
     study = Study(tmp_path / "s.log", "s", space=NANO, objectives=objectives_of("accuracy"), record={})
     drive(Evolution(domain, initial=5, generations=1), InProcess(FunctionEvaluator(lambda a: 1.0, "accuracy")), study)
     other = Evolution(domain, initial=5, generations=1, seed=1)
-    with pytest.raises(ValueError, match="never proposed|of another search"):
+    with pytest.raises(ValueError, match=r"never proposed|of another search"):
         drive(other, InProcess(FunctionEvaluator(lambda arch: 1.0, "accuracy")), study)

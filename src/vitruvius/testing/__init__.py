@@ -1,4 +1,4 @@
-"""Conformance suites: what every new space, family, sharing rule, proxy or searcher must pass, as functions that a test calls.
+"""Conformance suites: what a new space, family, sharing rule, proxy or searcher must pass, as functions for tests.
 
 They need no test framework: each raises an AssertionError that says what did not hold, for which architecture.
 """
