@@ -100,9 +100,7 @@ def main() -> None:
     torch.set_num_threads(1)
     overhead(given.candidates)
     print("\nInherited accuracy on all of search-validation, vitas-nano, evolution, one thread, the record on disk\n")
-    print(
-        f"{'images':<16}{'of them':>8}{'candidates':>12}{'/s':>13}{'a minute':>13}{'evaluating':>12}{'forward':>10}"
-    )
+    print(f"{'images':<16}{'of them':>8}{'candidates':>12}{'/s':>13}{'a minute':>13}{'evaluating':>12}{'forward':>10}")
     for source in given.data:
         forward_share(source)
 

@@ -14,6 +14,7 @@ from vitruvius.arch import Arch, ImageSize, refuse
 from vitruvius.costs import MEASURED, Budget, written
 from vitruvius.evaluation import Evaluator, InheritedAccuracy, Mixture, ProxyEvaluator, Several
 from vitruvius.pipeline._search_config import SearchConfig
+from vitruvius.pipeline._timing_bar import timing_bar
 from vitruvius.search import COSTS, Domain, Objective, Searcher, make_searcher, objectives_of
 from vitruvius.spaces import Space
 from vitruvius.training.run import Run, open_run
@@ -90,7 +91,7 @@ def make_search_plan(config: SearchConfig) -> SearchPlan:
     return SearchPlan(config, searcher, evaluator, data)
 
 
-def with_predictor(plan: SearchPlan, folder: Path, say: Callable[[str], object] = print) -> SearchPlan:
+def with_predictor(plan: SearchPlan, folder: Path, quiet: bool = False) -> SearchPlan:
     """The plan with what says the latency of thousands of candidates: made once, in the run folder, if not given."""
     if not plan.needs_predictor:
         return plan
@@ -101,8 +102,14 @@ def with_predictor(plan: SearchPlan, folder: Path, say: Callable[[str], object] 
     if config.latency is None and not path.exists():
         setting = Setting.from_dict({**plan.domain.counting, **config.latency_setting})
         _check_reachable(plan, setting)
+        say: Callable[[str], object] = (lambda text: None) if quiet else print
         say(f"timing the parts of space {space.name!r}, once ({setting})")
-        build_predictor(space, setting, say=say, cache=folder / "latency-cache").save(path)
+        with timing_bar(quiet) as progress:
+            made = build_predictor(
+                space, setting, say=lambda text: None, cache=folder / "latency-cache", progress=progress
+            )
+        say(made.report())
+        made.save(path)
     predictor = Predictor.load(path)
     if predictor.space != space:
         refuse("the latency predictor is of another space", predictor.space.name, space.name)

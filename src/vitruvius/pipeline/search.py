@@ -44,7 +44,7 @@ def search(config: SearchConfig, out: str | Path, *, quiet: bool = False) -> Sea
     with _alone(folder):
         plan = make_search_plan(config)
         begin_folder(folder, _record(plan), _FREE)
-        plan = with_predictor(plan, folder, say=lambda text: None if quiet else print(text))
+        plan = with_predictor(plan, folder, quiet)
         study = _study(plan, folder)
         watch = SearchWatch(plan.searcher, quiet)
         with _executor(plan) as executor, watch:
