@@ -3,40 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from conftest import Command
 from vitruvius import costs, spaces
-from vitruvius.cli import main
 from vitruvius.costs.latency import Setting, build_predictor
 from vitruvius.pipeline.search import open_search, read_search_config, search
 from vitruvius.training.run import arch_of_run
 
-Command = Callable[..., tuple[int, str, str]]
 SPACE = spaces.load("vitas-nano", img_size=8, patch=4)
 FEW = ("-s", "initial=8", "-s", "generations=2", "-s", "mutations=3", "-s", "crossovers=3", "-s", "device=cpu")
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Runs a command in an empty folder: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VITRUVIUS_CACHE", str(tmp_path / ".cache"))
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["vitruvius", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out = capsys.readouterr()
-        return int(ended.value.code or 0), out.out, out.err
-
-    return run
 
 
 def test_a_search_its_trials_and_again(command: Command, superformer_run: Path) -> None:
