@@ -17,7 +17,14 @@ from vitruvius.evaluation import Executor, InProcess, RayExecutor
 from vitruvius.files import write_json
 from vitruvius.pipeline._drive import drive
 from vitruvius.pipeline._search_config import SearchConfig, read_search_config
-from vitruvius.pipeline._search_plan import SearchPlan, make_search_plan, with_predictor
+from vitruvius.pipeline._search_plan import (
+    PREDICTOR,
+    SearchPlan,
+    check_reachable,
+    make_predictor,
+    make_search_plan,
+    with_predictor,
+)
 from vitruvius.pipeline._search_watch import SearchWatch, shown
 from vitruvius.search import Objective, Trial, front, hypervolume, objectives_of, reference_point, values_of
 from vitruvius.search.study import Study
@@ -43,8 +50,13 @@ def search(config: SearchConfig, out: str | Path, *, quiet: bool = False) -> Sea
             return open_search(folder)
     with _alone(folder):
         plan = make_search_plan(config)
+        own, predictor = plan.needs_predictor and plan.predictor is None, folder / PREDICTOR
+        if own and not predictor.exists():
+            check_reachable(plan)
         begin_folder(folder, _record(plan), _FREE)
-        plan = with_predictor(plan, folder, quiet)
+        if own:
+            make_predictor(plan, predictor, quiet)
+            plan = with_predictor(plan, predictor)
         study = _study(plan, folder)
         watch = SearchWatch(plan.searcher, quiet)
         with _executor(plan) as executor, watch:
