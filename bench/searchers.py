@@ -27,9 +27,8 @@ from vitruvius.testing.searchers import PROBLEMS, Problem, Solved, solve, tell_a
 
 EVALUATIONS = 2000
 ENTRANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "evolution": ("evolution", {"generations": 40}),
-    "evolution (AutoFormer)": ("evolution", {}),
     "evolution (S3)": ("evolution", {}),
+    "evolution (AutoFormer)": ("evolution", {}),
     "evolution (ViT-ResNAS)": ("evolution", {}),
     "nsga2": ("nsga2", {}),
     "nsga2 (ViTAS)": ("nsga2", {}),

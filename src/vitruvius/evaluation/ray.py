@@ -160,6 +160,7 @@ def _line(error: Exception) -> str:
 
 
 def _import_ray() -> Any:
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")  # a machine may be busy; read when Ray is imported
     try:
         import ray
     except ImportError:
