@@ -126,6 +126,23 @@ def test_workers_that_never_start_are_said() -> None:
     assert "\n" not in str(refused.value)
 
 
+def test_a_cluster_that_does_not_start_is_tried_again_and_then_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def init(**options: Any) -> None:
+        tried.append(options["address"])
+        raise RuntimeError("the raylet is late\nlong story")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    for address, times in ((None, 3), ("ray://nowhere:10001", 1)):
+        tried.clear()
+        with pytest.raises(ValueError, match=r"Ray does not start \(the raylet is late\)"):
+            RayExecutor(FunctionEvaluator(seen_by), address=address)
+        assert len(tried) == times
+
+
 def test_more_workers_than_devices_are_refused() -> None:
     with pytest.raises(ValueError, match=r"fewer devices than workers.*got 3; allowed: up to 2 \(CPUs"):
         RayExecutor(FunctionEvaluator(seen_by), workers=3)

@@ -76,14 +76,20 @@ class RayExecutor(Executor):
         self._failed_starts = 0
 
     def _start(self, address: str | None, workers: int | None) -> None:
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "ignore_reinit_error": True}
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        if address is not None:
-            self._ray.init(address=address, **quiet)
-            return
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        cpus = None if workers is None else max(workers * self._threads, 1)
-        self._ray.init(address="local", num_cpus=cpus, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+        where: dict[str, Any] = {"address": address}
+        if address is None:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            cpus = None if workers is None else max(workers * self._threads, 1)
+            where = {"address": "local", "num_cpus": cpus, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        for last in (False, False, True):  # on a busy machine Ray's own patience with its processes may end
+            try:
+                self._ray.init(**where, log_to_driver=False, logging_level="ERROR", ignore_reinit_error=True)
+                return
+            except Exception as error:
+                self._ray.shutdown()
+                if last or address is not None:
+                    refuse(f"Ray does not start ({_line(error)})", where["address"], "see Ray's own logs")
 
     def _new_actor(self) -> Any:
         options = {"num_gpus": 1} if self._gpu else {"num_cpus": self._threads}
@@ -160,7 +166,6 @@ def _line(error: Exception) -> str:
 
 
 def _import_ray() -> Any:
-    os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")  # a machine may be busy; read when Ray is imported
     try:
         import ray
     except ImportError:
