@@ -86,7 +86,8 @@ def closed_form(seeds: int) -> None:
             digits = ".4f" if several else ".0f"
             print(
                 f"{label:<31}{name:<25}{reached:>6}/{seeds}{np.median(ours):>9{digits}}{ours.min():>9{digits}}"
-                f"{most:>7.0f}{said:>18}"
+                f"{most:>7.0f}{said:>18}",
+                flush=True,
             )
     print("\nWith several objectives: the share of the true front's hypervolume, in brackets the points of that front;")
     print("reached: the optimum, or every point of the true front and no other.")
@@ -217,7 +218,7 @@ def beside_pymoo(seeds: int) -> None:
         for label, volumes in rows.items():
             values = np.array(volumes) / scale
             p = "" if label == "vitruvius" else f"{mannwhitneyu(rows['vitruvius'], volumes).pvalue:.2g}"
-            print(f"{name:<18}{label:<42}{np.mean(values):>9.4f}{np.std(values):>8.4f}{p:>16}")
+            print(f"{name:<18}{label:<42}{np.mean(values):>9.4f}{np.std(values):>8.4f}{p:>16}", flush=True)
 
 
 def main() -> None:

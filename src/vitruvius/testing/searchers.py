@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vitruvius.arch import Arch
-from vitruvius.arrays import IntArray, StageArrays
+from vitruvius.arrays import IntArray, StageArrays, arrays_of
 from vitruvius.costs import cost
 from vitruvius.search import Domain, Objective, Searcher, Trial, front, objectives_of, values_of
 from vitruvius.search._pool import enumerate_vectors
@@ -48,38 +48,42 @@ def _space() -> Space:
     )
 
 
-def _monotone(space: Space, vectors: IntArray) -> Floats:
+def _monotone(stage: StageArrays) -> Floats:
     """More is better, of everything; each block has a weight of its own."""
-    stage = space.arrays(vectors).stages[0]
     ratio = stage.mlp // stage.dim[:, None]
-    return np.asarray(((stage.heads + ratio) * _WEIGHTS * stage.active).sum(axis=1) + stage.dim / 16)
+    return _weighted(stage, stage.heads + ratio)
 
 
-def _coupled(space: Space, vectors: IntArray) -> Floats:
+def _coupled(stage: StageArrays) -> Floats:
     """Each block should have as many heads as the MLP before it has times its width: a pair is good, or is not."""
-    stage, ratio, before = _neighbours(space, vectors)
-    worth = 2 * ratio - 3 * np.abs(stage.heads - before)
-    return np.asarray((worth * _WEIGHTS * stage.active).sum(axis=1) + stage.dim / 16)
+    ratio, before = _ratios(stage)
+    return _weighted(stage, 2 * ratio - 3 * np.abs(stage.heads - before))
 
 
-def _rugged(space: Space, vectors: IntArray) -> Floats:
+def _rugged(stage: StageArrays) -> Floats:
     """Nearly noise: what a pair of blocks is worth has no slope that would lead anywhere."""
-    stage, ratio, before = _neighbours(space, vectors)
-    worth = (stage.heads * before + 2 * ratio) % 7
-    return np.asarray((worth * _WEIGHTS * stage.active).sum(axis=1) + stage.dim / 16)
+    ratio, before = _ratios(stage)
+    return _weighted(stage, (stage.heads * before + 2 * ratio) % 7)
 
 
-def _neighbours(space: Space, vectors: IntArray) -> tuple[StageArrays, IntArray, IntArray]:
-    """The blocks, and every block's MLP ratio and that of the one before (2 where there is none)."""
-    stage = space.arrays(vectors).stages[0]
+def _weighted(stage: StageArrays, worth: IntArray) -> Floats:
+    weights = _WEIGHTS[: worth.shape[1]]
+    return np.asarray((worth * weights * stage.active).sum(axis=1) + stage.dim / 16)
+
+
+def _ratios(stage: StageArrays) -> tuple[IntArray, IntArray]:
+    """Every block's MLP ratio and that of the one before (2 where there is none)."""
     ratio = stage.mlp // stage.dim[:, None]
-    return stage, ratio, np.concatenate([np.full((len(vectors), 1), 2), ratio[:, :-1]], axis=1)
+    return ratio, np.concatenate([np.full((len(ratio), 1), 2), ratio[:, :-1]], axis=1)
 
 
-def _slow(space: Space, vectors: IntArray) -> Floats:
+def _slow(stage: StageArrays) -> Floats:
     """Seconds, as a device might say: a price for every block beside what it computes."""
-    stage = space.arrays(vectors).stages[0]
     return np.asarray(1e-3 * (2 * stage.active.sum(axis=1) + (stage.heads * stage.active).sum(axis=1) / 4))
+
+
+def _measured(archs: Sequence[Arch]) -> Mapping[str, Floats]:
+    return {"latency": _slow(arrays_of(archs).stages[0])}
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ class Problem:
     """A score in closed form, on a space that can be enumerated, within a budget."""
 
     name: str
-    score: Callable[[Space, IntArray], Floats]
+    score: Callable[[StageArrays], Floats]
     objectives: str = "score"
     budget: str | None = None
 
@@ -96,16 +100,11 @@ class Problem:
         return _space()
 
     def domain(self) -> Domain:
-        return Domain(self.space, self.budget, measured=[self._measured], num_classes=_CLASSES)
-
-    def _measured(self, archs: Sequence[Arch]) -> Mapping[str, Floats]:
-        return {"latency": _slow(self.space, self._encoded(archs))}
-
-    def _encoded(self, archs: Sequence[Arch]) -> IntArray:
-        return np.stack([self.space.encode(arch) for arch in archs])
+        measured = [_measured] if "latency" in self.objectives else []
+        return Domain(self.space, self.budget, measured=measured, num_classes=_CLASSES)
 
     def scores(self, archs: Sequence[Arch]) -> list[float]:
-        found: list[float] = self.score(self.space, self._encoded(archs)).tolist()
+        found: list[float] = self.score(arrays_of(archs).stages[0]).tolist()
         return found
 
     @cached_property
@@ -115,8 +114,13 @@ class Problem:
         for vectors in enumerate_vectors(domain):
             vectors = vectors[domain.allows(vectors)]
             counted = cost(vectors, space=self.space, num_classes=_CLASSES)
-            known = {"macs": counted.macs, "params": counted.params, "latency": _slow(self.space, vectors)}
-            known["score"] = self.score(self.space, vectors)
+            stage = self.space.arrays(vectors).stages[0]
+            known = {
+                "macs": counted.macs,
+                "params": counted.params,
+                "latency": _slow(stage),
+                "score": self.score(stage),
+            }
             signs = [(-1.0 if each.maximise else 1.0, each.name) for each in objectives_of(self.objectives)]
             kept.append(np.stack([sign * known[name] for sign, name in signs], axis=1).astype(np.float64))
         values = np.concatenate(kept)
