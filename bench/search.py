@@ -62,9 +62,10 @@ def overhead(candidates: int) -> None:
     print(f"asked for: at most {1e3 * MOST_OVERHEAD:.0f} ms a candidate of the searcher's own")
 
 
-def forward_share(source: str) -> None:
+def forward_share(source: str, searched: int | None) -> None:
     images = data.load(source)
     size, candidates = SIZES.get(source, (28, 40))
+    candidates = searched or candidates
     space = spaces.load("vitas-nano", img_size=size, patch=4)
     found = images.search
     superformer = Superformer(space, num_classes=len(found.classes), in_chans=found.in_chans, seed=0)
@@ -96,13 +97,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", nargs="+", default=["digits"])
     parser.add_argument("--candidates", type=int, default=1000)
+    parser.add_argument("--searched", type=int, help="candidates on images; 200 on digits, 40 on others")
     given = parser.parse_args()
     torch.set_num_threads(1)
     overhead(given.candidates)
     print("\nInherited accuracy on all of search-validation, vitas-nano, evolution, one thread, the record on disk\n")
     print(f"{'images':<16}{'of them':>8}{'candidates':>12}{'/s':>13}{'a minute':>13}{'evaluating':>12}{'forward':>10}")
     for source in given.data:
-        forward_share(source)
+        forward_share(source, given.searched)
 
 
 if __name__ == "__main__":
