@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,32 +14,13 @@ import pytest
 import torch
 from PIL import Image
 
+from conftest import Command
 from vitruvius import spaces
-from vitruvius.cli import main
 from vitruvius.training import FinetuneConfig, RetrainConfig, SuperformerConfig, open_run
 from vitruvius.training import loop as loop_module
 
 SHORT = ("-s", "epochs=1", "-s", "device=cpu", "-s", "validate_every=100")
 ARCH = spaces.load("vitas-nano", img_size=8, patch=4).smallest.to_json()
-
-Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Runs a command in an empty folder: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".cache"))
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["vitruvius", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out = capsys.readouterr()
-        return int(ended.value.code or 0), out.out, out.err
-
-    return run
 
 
 def images(folder: Path, classes: tuple[str, ...], each: int = 12) -> Path:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from vitruvius import zoo
 from vitruvius.arch import refuse
@@ -55,6 +52,7 @@ def latency_command(
 ) -> None:
     """Measure the latency, throughput and peak memory of networks, or build a predictor for a space."""
     from vitruvius.costs import latency
+    from vitruvius.pipeline._timing_bar import timing_bar
 
     if bool(archs) == bool(space):
         refuse("latency is measured of architectures, or a predictor built for a space", "both" if space else "neither",
@@ -71,7 +69,7 @@ def latency_command(
     )  # fmt: skip
     cache = None if fresh else latency.default_cache()
     if chosen is not None and save is not None:
-        with _bar(as_json) as progress:
+        with timing_bar(as_json) as progress:
             made = latency.build_predictor(
                 chosen, setting, repeats=repeats, held_out=held_out, most_parts=parts, cache=cache,
                 progress=progress, say=lambda report: None,
@@ -84,7 +82,7 @@ def latency_command(
             print(f"{made.report()}\nin {save}")
         return
     records = [zoo.read(text) for text in archs or ()]
-    with _bar(as_json) as progress:
+    with timing_bar(as_json) as progress:
         if predictor is not None:
             loaded = latency.Predictor.load(predictor)
             setting = loaded.setting
@@ -124,13 +122,3 @@ def _row(name: str, found: Any, as_json: bool) -> dict[str, Any]:
         "repeats": timing.repeats,
         "from": "cache" if found.cached else "now",
     }
-
-
-@contextmanager
-def _bar(quiet: bool) -> Iterator[Any]:
-    """A progress bar on stderr, where there is somebody to see it."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description:<9}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task("building", total=None)
-        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)

@@ -71,16 +71,25 @@ class RayExecutor(Executor):
             refuse("the cluster has fewer devices than workers are asked for", workers, f"up to {fits} ({kind})")
         self._shared = self._ray.put(evaluator)
         self._actors: list[Any] = [self._new_actor() for _ in range(self._most)]
+        self._starting = {actor.pid.remote(): slot for slot, actor in enumerate(self._actors)}
+        self._free: list[int] = []
+        self._failed_starts = 0
 
     def _start(self, address: str | None, workers: int | None) -> None:
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "ignore_reinit_error": True}
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        if address is not None:
-            self._ray.init(address=address, **quiet)
-            return
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        cpus = None if workers is None else max(workers * self._threads, 1)
-        self._ray.init(address="local", num_cpus=cpus, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+        where: dict[str, Any] = {"address": address}
+        if address is None:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            cpus = None if workers is None else max(workers * self._threads, 1)
+            where = {"address": "local", "num_cpus": cpus, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        for last in (False, False, True):  # on a busy machine Ray's own patience with its processes may end
+            try:
+                self._ray.init(**where, log_to_driver=False, logging_level="ERROR", ignore_reinit_error=True)
+                return
+            except Exception as error:
+                self._ray.shutdown()
+                if last or address is not None:
+                    refuse(f"Ray does not start ({_line(error)})", where["address"], "see Ray's own logs")
 
     def _new_actor(self) -> Any:
         options = {"num_gpus": 1} if self._gpu else {"num_cpus": self._threads}
@@ -100,33 +109,60 @@ class RayExecutor(Executor):
         waiting = deque(range(len(tasks)))
         deaths: Counter[int] = Counter()
         running: dict[Any, tuple[int, int]] = {}  # a future: which task, on which actor
-        free = list(range(len(self._actors)))
         while waiting or running:
-            while waiting and free:
-                place, slot = waiting.popleft(), free.pop(0)
+            while waiting and self._free:
+                place, slot = waiting.popleft(), self._free.pop(0)
                 running[self._actors[slot].outcome.remote(tasks[place])] = (place, slot)
-            done, _ = self._ray.wait(list(running), num_returns=1)
-            place, slot = running.pop(done[0])
-            free.append(slot)
+            (future,), _ = self._ray.wait([*running, *self._starting], num_returns=1)
+            if future in self._starting:
+                self._started_or_again(future)
+                continue
+            place, slot = running.pop(future)
             try:
-                outcome = self._ray.get(done[0])
+                outcome = self._ray.get(future)
+                self._free.append(slot)
             except self._ray.exceptions.RayActorError as error:
                 deaths[place] += 1
-                self._actors[slot] = self._new_actor()
+                self._replace(slot)
                 if deaths[place] < _MOST_DEATHS:
                     waiting.appendleft(place)
                     continue
-                why = str(error).splitlines()[0]
-                outcome = Outcome(reason=f"{deaths[place]} workers died while they evaluated it: {why}"[:500])
+                outcome = Outcome(reason=f"{deaths[place]} workers died while they evaluated it: {_line(error)}")
             except self._ray.exceptions.RayError as error:
-                outcome = Outcome(reason=f"{type(error).__name__}: {error}".splitlines()[0][:500])
+                self._free.append(slot)
+                outcome = Outcome(reason=f"{type(error).__name__}: {_line(error)}")
             yield place, outcome
+
+    def _replace(self, slot: int) -> None:
+        """A new actor in the place of one that died. Until it has started, which may wait for a machine, the others
+        do its work."""
+        self._actors[slot] = self._new_actor()
+        self._starting[self._actors[slot].pid.remote()] = slot
+
+    def _started_or_again(self, future: Any) -> None:
+        slot = self._starting.pop(future)
+        try:
+            self._ray.get(future)
+        except self._ray.exceptions.RayError as error:
+            self._failed_starts += 1
+            if self._failed_starts >= _MOST_DEATHS * self._most:
+                refuse(f"Ray's workers do not start ({_line(error)})", self._failed_starts, "see Ray's own logs")
+            self._replace(slot)
+            return
+        self._failed_starts = 0
+        self._free.append(slot)
 
     def close(self) -> None:
         for actor in getattr(self, "_actors", []):
             self._ray.kill(actor)
         if self._started:
             self._ray.shutdown()
+
+
+def _line(error: Exception) -> str:
+    """What an error says, short. Ray puts a remote error's own words last."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[-1] if "Traceback" in str(error) and lines else lines[0] if lines else type(error).__name__)[:400]
 
 
 def _import_ray() -> Any:

@@ -11,16 +11,19 @@ import numpy as np
 
 from vitruvius import spaces
 from vitruvius.arch import Arch, ImageSize, refuse
-from vitruvius.costs import MEASURED, Budget
+from vitruvius.costs import MEASURED, Budget, written
 from vitruvius.evaluation import Evaluator, InheritedAccuracy, Mixture, ProxyEvaluator, Several
 from vitruvius.pipeline._search_config import SearchConfig
+from vitruvius.pipeline._timing_bar import timing_bar
 from vitruvius.search import COSTS, Domain, Objective, Searcher, make_searcher, objectives_of
 from vitruvius.spaces import Space
 from vitruvius.training.run import Run, open_run
 
-__all__ = ["SearchPlan", "make_search_plan", "with_predictor"]
+__all__ = ["PREDICTOR", "SearchPlan", "check_reachable", "make_predictor", "make_search_plan", "with_predictor"]
 
 PREDICTOR = "latency.json"
+_HOPELESS = 2.0
+"""So many times as much as the budget: no other network, and no quieter minute, makes up for that."""
 _REFERENCE = 2**31
 """The step, as it were, whose random networks a mixture is standardised on."""
 
@@ -75,7 +78,7 @@ class SearchPlan:
 
 
 def make_search_plan(config: SearchConfig) -> SearchPlan:
-    """Checks everything that is cheap first, and then opens the superformer. A predictor comes later."""
+    """Checks what is cheap first, and then opens the superformer. A predictor that is not given comes later."""
     run = None if config.superformer is None else open_run(config.superformer)
     space, counting = _space_of(config, run)
     objectives = objectives_of(config.objectives)
@@ -85,26 +88,63 @@ def make_search_plan(config: SearchConfig) -> SearchPlan:
     evaluator, data = _evaluator(config, _scores(config, objectives, run), run, domain)
     if evaluator.rungs > 1 and objectives[0].name not in evaluator.names:
         refuse("successive halving goes by the first objective", str(objectives[0]), "accuracy first")
-    return SearchPlan(config, searcher, evaluator, data)
+    plan = SearchPlan(config, searcher, evaluator, data)
+    return plan if config.latency is None else with_predictor(plan, Path(config.latency))
 
 
-def with_predictor(plan: SearchPlan, folder: Path, say: Callable[[str], object] = print) -> SearchPlan:
-    """The plan with what says the latency of thousands of candidates: made once, in the run folder, if not given."""
-    if not plan.needs_predictor:
-        return plan
-    from vitruvius.costs.latency import Predictor, Setting, build_predictor
+def with_predictor(plan: SearchPlan, path: Path) -> SearchPlan:
+    """The plan with what says the latency of thousands of candidates."""
+    from vitruvius.costs.latency import Predictor
 
     config, space = plan.config, plan.domain.space
-    path = folder / PREDICTOR if config.latency is None else Path(config.latency)
-    if config.latency is None and not path.exists():
-        setting = Setting.from_dict({**plan.domain.counting, **config.latency_setting})
-        say(f"timing the parts of space {space.name!r}, once ({setting})")
-        build_predictor(space, setting, say=say, cache=folder / "latency-cache").save(path)
     predictor = Predictor.load(path)
     if predictor.space != space:
         refuse("the latency predictor is of another space", predictor.space.name, space.name)
     domain = Domain(space, plan.budget, measured=[predictor], **plan.domain.counting, identity=config.identity)
     return replace(plan, searcher=_searcher(config, domain), predictor=predictor)
+
+
+def make_predictor(plan: SearchPlan, path: Path, quiet: bool = False) -> None:
+    """Times the parts of the plan's space; what is there already is left as it is."""
+    from vitruvius.costs.latency import build_predictor
+
+    if path.exists():
+        return
+    space, setting = plan.domain.space, _setting(plan)
+    say: Callable[[str], object] = (lambda text: None) if quiet else print
+    say(f"timing the parts of space {space.name!r}, once ({setting})")
+    with timing_bar(quiet) as progress:
+        made = build_predictor(
+            space, setting, say=lambda text: None, cache=path.with_name("latency-cache"), progress=progress
+        )
+    say(made.report())
+    made.save(path)
+
+
+def _setting(plan: SearchPlan) -> Any:
+    from vitruvius.costs.latency import Setting
+
+    return Setting.from_dict({**plan.domain.counting, **plan.config.latency_setting})
+
+
+def check_reachable(plan: SearchPlan) -> None:
+    """Before minutes of timing: whether the smallest network comes anywhere near what the budget says of a device."""
+    from vitruvius.costs.latency import measure
+
+    limits = None if plan.budget is None else plan.budget.measured
+    if limits is None:
+        return
+    space, setting = plan.domain.space, _setting(plan)
+    found = measure(space.smallest, setting, repeats=5)[0].costs()
+    for metric, low, high in limits.ends:
+        if metric not in found:
+            refuse(f"nothing measures the {metric} that the budget names", str(setting), ", ".join(found))
+        worse = low / found[metric] if COSTS[metric] else found[metric] / max(high, 1e-12)
+        if worse > _HOPELESS:
+            reached = (
+                f"{'up to' if COSTS[metric] else 'from'} about {written(metric, found[metric])}: its smallest network"
+            )
+            refuse(f"no network of space {space.name!r} comes near the {metric} of the budget", str(limits), reached)
 
 
 def _searcher(config: SearchConfig, domain: Domain) -> Searcher:

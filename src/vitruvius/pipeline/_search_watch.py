@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
 
 from vitruvius.costs import METRICS, written
 from vitruvius.search import Objective, Searcher, Trial, front, hypervolume, reference_point, values_of
@@ -22,6 +24,16 @@ def shown(name: str, value: float) -> str:
     return f"{value:.2f} %" if name == "accuracy" else f"{value:.5g}"
 
 
+class _Lines(Progress):
+    """What is known so far on a line of its own, above the bar, so that neither pushes the other out of a terminal."""
+
+    text = "searching"
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield Text(self.text)
+        yield self.make_tasks_table(self.tasks)
+
+
 class SearchWatch:
     """Generation, best so far, hypervolume, candidates a minute, time left; a line a generation where no one looks."""
 
@@ -29,12 +41,12 @@ class SearchWatch:
         self._searcher, self._objectives = searcher, searcher.objectives
         self._console = Console(quiet=quiet, stderr=True)
         self._live = not quiet and self._console.is_terminal
-        self._bar = Progress(
-            TextColumn("{task.description}"),
+        self._bar = _Lines(
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}"),
             TimeElapsedColumn(),
+            TextColumn("left"),
             TimeRemainingColumn(),
             console=self._console,
             disable=not self._live,
@@ -71,7 +83,8 @@ class SearchWatch:
         if trial.complete:
             self._take(trial)
         rate = f"{self.per_minute:,.0f} a minute" if self._new else ""
-        self._bar.update(self._task, completed=self._done, description=self._text(), rate=rate)
+        self._bar.text = self._text()
+        self._bar.update(self._task, completed=self._done, rate=rate)
 
     @property
     def per_minute(self) -> float:

@@ -17,9 +17,16 @@ from vitruvius.evaluation import Executor, InProcess, RayExecutor
 from vitruvius.files import write_json
 from vitruvius.pipeline._drive import drive
 from vitruvius.pipeline._search_config import SearchConfig, read_search_config
-from vitruvius.pipeline._search_plan import SearchPlan, make_search_plan, with_predictor
+from vitruvius.pipeline._search_plan import (
+    PREDICTOR,
+    SearchPlan,
+    check_reachable,
+    make_predictor,
+    make_search_plan,
+    with_predictor,
+)
 from vitruvius.pipeline._search_watch import SearchWatch, shown
-from vitruvius.search import Objective, Trial, front, hypervolume, objectives_of, reference_point
+from vitruvius.search import Objective, Trial, front, hypervolume, objectives_of, reference_point, values_of
 from vitruvius.search.study import Study
 from vitruvius.spaces import Space
 from vitruvius.training.run import RESULT, begin_folder, read_record, versions
@@ -30,7 +37,7 @@ VERSION = 1
 JOURNAL, MEASURED = "study.log", "measured.json"
 _FREE = ("versions", "config.executor", "config.workers", "config.address", "config.threads", "config.device")
 """What may differ between the start of a search and its resumption: where candidates are evaluated."""
-_VERIFIED = 5
+_VERIFIED = 20
 """So many of the best are measured, at most, until one meets a budget that a predictor said they all meet."""
 
 
@@ -43,15 +50,21 @@ def search(config: SearchConfig, out: str | Path, *, quiet: bool = False) -> Sea
             return open_search(folder)
     with _alone(folder):
         plan = make_search_plan(config)
+        own, predictor = plan.needs_predictor and plan.predictor is None, folder / PREDICTOR
+        if own and not predictor.exists():
+            check_reachable(plan)
         begin_folder(folder, _record(plan), _FREE)
-        plan = with_predictor(plan, folder, say=lambda text: None if quiet else print(text))
+        if own:
+            make_predictor(plan, predictor, quiet)
+            plan = with_predictor(plan, predictor)
         study = _study(plan, folder)
         watch = SearchWatch(plan.searcher, quiet)
         with _executor(plan) as executor, watch:
             drive(plan.searcher, executor, study, watch.trial)
-        if plan.predictor is not None:
-            write_json(folder / MEASURED, _measured(plan))
-        write_json(folder / RESULT, _result(plan))
+        measured = None if plan.predictor is None else _measured(plan)
+        if measured is not None:
+            write_json(folder / MEASURED, measured)
+        write_json(folder / RESULT, _result(plan, measured))
     return open_search(folder)
 
 
@@ -111,10 +124,12 @@ def _alone(folder: Path) -> Iterator[None]:
             lock.unlink(missing_ok=True)
 
 
-def _result(plan: SearchPlan) -> dict[str, Any]:
-    """Nothing in it depends on the clock."""
+def _result(plan: SearchPlan, measured: dict[str, Any] | None) -> dict[str, Any]:
+    """Nothing in it depends on the clock, but for which is the best within a budget that is measured."""
     searcher, objectives = plan.searcher, plan.searcher.objectives
     trials, best = searcher.told, searcher.best()
+    if measured is not None and (winner := measured["winner"]) is not None:
+        best = next(trial for trial in trials if trial.arch.id == winner)
     on_front = front(trials, objectives)
     found: dict[str, Any] = {
         "trials": len(trials),
@@ -138,9 +153,8 @@ def _plain(trial: Trial) -> dict[str, Any]:
 
 def _measured(plan: SearchPlan) -> dict[str, Any]:
     """The winner's latency, measured: the best trial that meets the budget for real, of the few best."""
-    first = plan.searcher.objectives[0]
     complete = [trial for trial in plan.searcher.told if trial.complete]
-    ranked = sorted(complete, key=lambda trial: trial.value(first.name), reverse=first.maximise)
+    ranked = sorted(complete, key=lambda trial: values_of([trial], plan.searcher.objectives).tolist())
     budget = plan.domain.budget
     limits = None if budget is None else budget.measured
     tried: list[dict[str, Any]] = []
@@ -206,13 +220,10 @@ class SearchRun:
         return found
 
     def best(self) -> Arch:
-        """The best network: of those whose latency was measured, the best that meets the budget."""
-        winner = (self.measured or {}).get("winner")
+        """The best network; where latency counts, the best of those that meet the budget when measured."""
         best = self.result["best"]
         if best is None:
             refuse("no candidate of the search could be evaluated", str(self.folder), "see `vitruvius trials`")
-        if winner is not None and winner != best["id"]:
-            return next(trial.arch for trial in self.trials if trial.arch.id == winner)
         return Arch.from_dict(best["arch"])
 
     def lines(self) -> list[str]:
@@ -231,6 +242,8 @@ class SearchRun:
             inside = "" if each["inside"] else ": outside the budget"
             times = f"latency {written('latency', real)} ({written('latency', said)} predicted)"
             found.append(f"measured {each['id']}: {times}{inside}")
+        if why := (self.measured or {}).get("why"):
+            found.append(why)
         return found
 
 

@@ -55,7 +55,7 @@ class Domain:
         self._counted = None if self.budget is None else self.budget.counted
         self._limits = None if self.budget is None else self.budget.measured
         if self._counted is not None:
-            _ = self._sampler  # refuses what no network can meet
+            self.draw(np.random.default_rng(0), 1)  # refuses what no network can meet
         if self._limits is not None:
             self._check_limits(self._limits)
 

@@ -159,7 +159,7 @@ def _thawed(frozen: FrozenTrial) -> Trial:
 
 
 def _short(value: object) -> str:
-    text = json.dumps(value)
+    text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 

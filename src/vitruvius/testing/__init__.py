@@ -1,4 +1,4 @@
-"""Conformance suites: what every new space, family, sharing rule or proxy must pass, as functions that a test calls.
+"""Conformance suites: what a new space, family, sharing rule, proxy or searcher must pass, as functions for tests.
 
 They need no test framework: each raises an AssertionError that says what did not hold, for which architecture.
 """
@@ -6,6 +6,17 @@ They need no test framework: each raises an AssertionError that says what did no
 from __future__ import annotations
 
 from vitruvius.testing.proxies import check_proxy
+from vitruvius.testing.searchers import PROBLEMS, Problem, check_searcher, solve
 from vitruvius.testing.superformers import check_law, check_masks, check_rule, fixed_batch
 
-__all__ = ["check_law", "check_masks", "check_proxy", "check_rule", "fixed_batch"]
+__all__ = [
+    "PROBLEMS",
+    "Problem",
+    "check_law",
+    "check_masks",
+    "check_proxy",
+    "check_rule",
+    "check_searcher",
+    "fixed_batch",
+    "solve",
+]

@@ -120,19 +120,28 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def _flat(record: dict[str, Any], free: Collection[str]) -> dict[str, Any]:
-    config = {f"config.{key}": value for key, value in record["config"].items()}
-    flat = {**{key: value for key, value in record.items() if key != "config"}, **config}
-    return {key: value for key, value in flat.items() if key not in free}
+    """Key by key: what the user said first, then what it came to."""
+    flat: dict[str, Any] = {}
+    for part in ("config", *record):
+        value = record[part]
+        flat |= {f"{part}.{key}": each for key, each in value.items()} if isinstance(value, dict) else {part: value}
+    return {key: value for key, value in flat.items() if key not in free and key.partition(".")[0] not in free}
 
 
 def _check_same(theirs: dict[str, Any], ours: dict[str, Any], folder: Path) -> None:
     for key in {**theirs, **ours}:
         if theirs.get(key) != ours.get(key):
             refuse(
-                f"the run in {str(folder)!r} was begun with another {key.removeprefix('config.')}",
-                ours.get(key),
-                f"{theirs.get(key)!r}, as it was begun with, or another folder",
+                f"the run in {str(folder)!r} was begun with another {key.rpartition('.')[2]}",
+                _short(ours.get(key)),
+                f"{_short(theirs.get(key))!r}, as it was begun with, or another folder",
             )
+
+
+def _short(value: Any) -> Any:
+    """The value, or the beginning of what would fill the screen."""
+    text = json.dumps(value)
+    return value if len(text) <= 160 else f"{text[:157]}..."
 
 
 @dataclass(frozen=True)
