@@ -82,6 +82,10 @@ def evolve_space_command(
         return
     show([_row(each) for each in result["spaces"]], False, right=("E-T error", "best", "params", "MACs"))
     Console().print(f"in {out}; the last space: {out / result['last'] / 'space.yaml'}", soft_wrap=True, highlight=False)
+    lowest = min(result["spaces"], key=lambda row: row["e_t_error"]["error"])
+    if lowest["folder"] != result["last"]:
+        said = f"{lowest['space']} had a lower E-T error than the last space: {out / lowest['folder'] / 'space.yaml'}"
+        Console().print(said, soft_wrap=True, highlight=False)
     if page is not None:
         Console().print(f"the report is {page}", soft_wrap=True, highlight=False)
 

@@ -63,7 +63,7 @@ def _parts(key: str, folder: Path, record: Mapping[str, Any]) -> list[Part]:
     return parts
 
 
-_ERRORS_SAID = "Empirical distribution of the errors of random networks of each space (S3, Figure 6)."
+_ERRORS_SAID = "Empirical distribution of the errors of each space's random networks, each network once (S3, Figure 6)."
 _CHOICES_SAID = (
     "The choices of every dimension (rows) and stage (columns) in each space (from left to right); the line is their "
     "mean (S3, Figure 2)."
