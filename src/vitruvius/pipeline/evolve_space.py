@@ -272,7 +272,7 @@ def _costs(trial: Trial) -> str:
 
 
 def _scale_of(config: EvolveSpaceConfig, space: Space, superformer: Superformer, data: Data) -> _Scale:
-    counting = {
+    counting: dict[str, Any] = {
         "img_size": superformer.img_size,
         "num_classes": superformer.num_classes,
         "in_chans": superformer.in_chans,

@@ -168,10 +168,10 @@ def _blocks(key: str, last: EvolvedSpace) -> list[Part]:
     if not depths:
         return []
     samples: dict[Cell, dict[str, list[float]]] = {}
-    top = {}
+    top: dict[str, tuple[list[float], list[float]]] = {}
     for column, (stage, tendency) in enumerate(depths.items()):
         measured = [(each.choice, each.measured.top_tier) for each in tendency.subspaces if each.measured]
-        top[_spaced(stage)] = tuple(list(values) for values in zip(*measured, strict=True))
+        top[_spaced(stage)] = ([count for count, _ in measured], [error for _, error in measured])
         samples[0, column] = {f"{count:g} blocks": _errors_with(last, stage, count) for count, _ in measured}
     said = [f"error (%), {_spaced(stage)}" for stage in depths]
     name = last.space.name

@@ -59,7 +59,7 @@ def panels_png(path: Path, figure: Mapping[str, Any], draw: Callable[[Any, Any, 
     size = (max(6.0, 2.4 * columns), layout["height"] / 96)
     drawn = Figure(figsize=size, dpi=150, layout="constrained")
     axes = drawn.subplots(rows, columns, squeeze=False, sharey="row").flat
-    named = {}
+    named: dict[str, Any] = {}
     for number, ax in enumerate(axes, start=1):
         end = _name("", number)
         inside = [trace for trace in figure["data"] if trace["xaxis"] == f"x{end}"]
