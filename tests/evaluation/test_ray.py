@@ -43,7 +43,7 @@ class Deadly:
             os.kill(os.getpid(), signal.SIGKILL)
         if arch.depth == 2:
             raise ArithmeticError("two blocks are too few")
-        return seen_by(arch)
+        return slow(arch)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -78,7 +78,7 @@ def test_the_same_set_as_in_process_with_workers_killed(tmp_path: Path) -> None:
         found = {}
         for place, outcome in evaluate(executor, given):
             found[place] = (outcome.scores, outcome.reason)
-            if len(found) == 40:
+            if place == 20:  # when nobody else is dying
                 os.kill(executor.pids()[0], signal.SIGKILL)
         after = set(executor.pids())
     assert found == expected

@@ -45,15 +45,20 @@ def started(*arguments: Any) -> Any:
     return process
 
 
-def killed_and_resumed(kind: str, settings: dict[str, Any], folder: Path, kills: int, longest: float) -> int:
-    """Kills a run so many times and then lets it end; how many of the kills met a run that was still going."""
+def unbroken(kind: str, settings: dict[str, Any], folder: Path) -> float:
+    """Runs to the end; how many seconds that took."""
+    start = time.monotonic()
+    process = started(kind, settings, str(folder))
+    process.join(300)
+    assert process.exitcode == 0
+    return time.monotonic() - start
+
+
+def killed(kind: str, settings: dict[str, Any], folder: Path, kills: int, longest: float) -> int:
+    """Kills a run so many times; how many of the kills met it still going."""
     moments, met = random.Random(0), 0
-    for kill in range(kills + 1):
+    for _ in range(kills):
         process = started(kind, settings, str(folder))
-        if kill == kills:
-            process.join(300)
-            assert process.exitcode == 0
-            break
         # From the first checkpoint on; before it there is nothing that could be lost.
         until = time.monotonic() + 60
         while not list(folder.glob("checkpoints/step-*")) and time.monotonic() < until:
@@ -66,14 +71,14 @@ def killed_and_resumed(kind: str, settings: dict[str, Any], folder: Path, kills:
 
 
 @pytest.mark.parametrize(
-    ("kind", "kills", "longest"),
-    [("superformer", 4, 1.5), ("retrain", 2, 2.0), pytest.param("superformer", 20, 1.5, marks=pytest.mark.slow)],
+    ("kind", "kills"), [("superformer", 4), ("retrain", 2), pytest.param("superformer", 20, marks=pytest.mark.slow)]
 )
-def test_killed_at_random_moments(kind: str, kills: int, longest: float, tmp_path: Path) -> None:
+def test_killed_at_random_moments(kind: str, kills: int, tmp_path: Path) -> None:
     settings = NANO["superformer"] if kind == "superformer" else nano_retrain()
-    assert killed_and_resumed(kind, settings, tmp_path / "whole", 0, 0) == 0
-    met = killed_and_resumed(kind, settings, tmp_path / "killed", kills, longest)
-    assert met >= kills // 2
+    seconds = unbroken(kind, settings, tmp_path / "whole")
+    met = killed(kind, settings, tmp_path / "killed", kills, 0.4 * seconds)
+    unbroken(kind, settings, tmp_path / "killed")
+    assert met >= max(1, kills // 4)  # a run that was killed late has not far to go, and ends before the next one
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
     assert not list((tmp_path / "killed").glob("**/*.partial"))
     assert len(list((tmp_path / "killed" / "checkpoints").iterdir())) == 2
