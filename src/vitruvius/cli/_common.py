@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -66,6 +66,17 @@ def show(rows: Sequence[dict[str, Any]], as_json: bool, title: str = "", right: 
     console.print(table)  # what must stay whole and still does not fit is left to the terminal to wrap
     if left_out:
         print(f"Left out in {room} columns: {', '.join(left_out)}. A wider terminal or --json shows all.")
+
+
+def show_facts(facts: Mapping[str, Any], as_json: bool) -> None:
+    """What a dry run says, a line each."""
+    if as_json:
+        print(json.dumps(facts, indent=1))
+        return
+    table = Table(show_header=False, box=None)
+    for name, value in facts.items():
+        table.add_row(f"[bold]{name}[/]", escape(f"{value:,}" if isinstance(value, int) else value))
+    Console().print(table)
 
 
 def _widths(cells: dict[str, list[str]], whole: set[str], room: int) -> tuple[dict[str, int], list[str], bool]:

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from vitruvius.arch import refuse
-from vitruvius.cli._common import AsJson, app, escape, show
+from vitruvius.cli._common import AsJson, app, show, show_facts
 from vitruvius.cli._run import _report
 from vitruvius.cli._train import Config, Data, DryRun, Out, Recipe, Set, settings_of
 
@@ -60,14 +59,7 @@ def evolve_space_command(
         given["superformer.data"] = data
     settings = read_evolve_config(_nested(given))
     if dry_run:
-        summary = plan_summary(settings)
-        if as_json:
-            print(json.dumps(summary, indent=1))
-            return
-        table = Table(show_header=False, box=None)
-        for name, value in summary.items():
-            table.add_row(f"[bold]{name}[/]", escape(f"{value:,}" if isinstance(value, int) else value))
-        Console().print(table)
+        show_facts(plan_summary(settings), as_json)
         return
     if out is None:
         refuse("a run needs a folder", "none", "--out runs/s3, say (or --dry-run)")

@@ -12,10 +12,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from vitruvius.arch import refuse
-from vitruvius.cli._common import AsJson, app, escape, show
+from vitruvius.cli._common import AsJson, app, escape, show, show_facts
 from vitruvius.cli._train import Set, settings_of
 
 _NESTED = ("superformer", "evolve", "search", "retrain")
@@ -97,16 +96,8 @@ def _nested(settings: dict[str, Any]) -> dict[str, Any]:
 def _show_plan(journey: Any, as_json: bool, quiet: bool) -> None:
     from vitruvius.pipeline._plan import plan_lines
 
-    if quiet:
-        return
-    lines = plan_lines(journey)
-    if as_json:
-        print(json.dumps(lines, indent=1))
-        return
-    table = Table(show_header=False, box=None)
-    for name, value in lines.items():
-        table.add_row(f"[bold]{name}[/]", escape(value))
-    Console().print(table)
+    if not quiet:
+        show_facts(plan_lines(journey), as_json)
 
 
 def _show_result(result: dict[str, Any]) -> None:

@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from vitruvius.arch import refuse
-from vitruvius.cli._common import AsJson, app, escape, show
+from vitruvius.cli._common import AsJson, app, escape, show, show_facts
 from vitruvius.cli._train import DryRun, Set, settings_of
 
 
@@ -54,14 +53,7 @@ def search_command(
     }
     read = read_search_config(settings_of(config, sets, **given))
     if dry_run:
-        summary = make_search_plan(read).summary()
-        if as_json:
-            print(json.dumps(summary, indent=1))
-            return
-        table = Table(show_header=False, box=None)
-        for name, value in summary.items():
-            table.add_row(f"[bold]{name}[/]", escape(f"{value:,}" if isinstance(value, int) else value))
-        Console().print(table)
+        show_facts(make_search_plan(read).summary(), as_json)
         return
     if out is None:
         refuse("a run needs a folder", "none", "--out runs/search, say (or --dry-run)")

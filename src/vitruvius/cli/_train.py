@@ -10,10 +10,9 @@ from typing import Annotated, Any
 import typer
 import yaml
 from rich.console import Console
-from rich.table import Table
 
 from vitruvius.arch import refuse
-from vitruvius.cli._common import AsJson, app, escape
+from vitruvius.cli._common import AsJson, app, escape, show_facts
 
 Config = Annotated[str | None, typer.Argument(help="A YAML file of settings.", show_default=False)]
 Set = Annotated[
@@ -85,15 +84,11 @@ def _show_plan(config: Any, as_json: bool) -> None:
 
     plan = make_plan(config, int(os.environ.get("WORLD_SIZE", "1")))
     if as_json:
-        print(json.dumps(plan.summary() | {"settings": config.model_dump(mode="json")}, indent=1))
+        show_facts(plan.summary() | {"settings": config.model_dump(mode="json")}, as_json)
         return
-    table = Table(show_header=False, box=None)
-    for name, value in plan.summary().items():
-        table.add_row(f"[bold]{name}[/]", escape(f"{value:,}" if isinstance(value, int) else value))
-    console = Console()
-    console.print(table)
+    show_facts(plan.summary(), as_json)
     said = {key: value for key, value in config.model_dump().items() if value not in (None, "", {})}
-    console.print(f"\n[bold]settings[/]  {escape(', '.join(f'{key}={_text(said[key])}' for key in said))}")
+    Console().print(f"\n[bold]settings[/]  {escape(', '.join(f'{key}={_text(said[key])}' for key in said))}")
 
 
 def _text(value: object) -> str:
