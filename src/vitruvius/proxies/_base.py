@@ -42,11 +42,6 @@ class Needs:
     records: frozenset[Record] = frozenset()
     """What the shared pass has to write down."""
 
-    @property
-    def real_images(self) -> bool:
-        """Whether real images make a difference."""
-        return self.images == "batch"
-
 
 @dataclass(frozen=True)
 class Batch:

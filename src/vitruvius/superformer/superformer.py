@@ -131,7 +131,7 @@ class Superformer(nn.Module):
                     tensor = _initial(place, shared_shape(place, self._widths))
                     self.shared[name] = nn.Parameter(tensor)
             for name, buffer in self._state_buffers(skeleton):
-                if not hasattr(self, _stored(name)):
+                if _stored(name) not in self._buffers:
                     fill = 1.0 if name.endswith("running_var") else 0
                     self.register_buffer(_stored(name), torch.full(buffer.shape, fill, dtype=buffer.dtype))
 

@@ -9,8 +9,6 @@ by the mean log error of the measured parts nearest to it in the logarithms of i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
@@ -106,20 +104,3 @@ def interpolated(kind: str, rows: IntArray, measured: NDArray[np.bool_], values:
             weight = 1 / np.maximum(distance[closest], 1e-9)
             filled[place] = fit[place] * np.exp(weight @ left[closest] / weight.sum())
     return filled
-
-
-def left_out_error(parts: Rows, measured: Mapping[str, NDArray[np.bool_]], values: Mapping[str, Floats]) -> float:
-    """The median relative error with which each tenth of the measured parts is found from the others."""
-    errors: list[Floats] = []
-    for kind, rows in parts.items():
-        places: Sequence[int] = np.flatnonzero(measured[kind]).tolist()
-        if len(places) < _LEAST:
-            continue
-        for tenth in range(10):
-            out = np.array(places[tenth::10], dtype=np.int64)
-            without = measured[kind].copy()
-            without[out] = False
-            if all(without[group].any() for group in _groups(kind, rows)):
-                found = interpolated(kind, rows, without, values[kind])
-                errors.append(np.abs(found[out] / values[kind][out] - 1))
-    return float(np.median(np.concatenate(errors))) if errors else 0.0
