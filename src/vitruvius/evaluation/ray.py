@@ -58,6 +58,7 @@ class RayExecutor(Executor):
                 refuse(f"{what} of Ray's executor", value, "1, 2, 3, ...")
         self._ray = _import_ray()
         self.evaluator, self._threads = evaluator, threads
+        self._actors: list[Any] = []
         self._started = not self._ray.is_initialized()
         if self._started:
             self._start(address, workers)
@@ -70,7 +71,7 @@ class RayExecutor(Executor):
             self.close()
             refuse("the cluster has fewer devices than workers are asked for", workers, f"up to {fits} ({kind})")
         self._shared = self._ray.put(evaluator)
-        self._actors: list[Any] = [self._new_actor() for _ in range(self._most)]
+        self._actors = [self._new_actor() for _ in range(self._most)]
         self._starting = {actor.pid.remote(): slot for slot, actor in enumerate(self._actors)}
         self._free: list[int] = []
         self._failed_starts = 0
@@ -153,7 +154,7 @@ class RayExecutor(Executor):
         self._free.append(slot)
 
     def close(self) -> None:
-        for actor in getattr(self, "_actors", []):
+        for actor in self._actors:
             self._ray.kill(actor)
         if self._started:
             self._ray.shutdown()

@@ -18,7 +18,7 @@ from vitruvius.superformer._widths import AxisWidths
 from vitruvius.superformer.private import copy_key
 from vitruvius.superformer.sharing import Pieces, SharingRule
 
-_DECLARING = (Backbone, StageBlocks, Downsample, TransformerBlock, Attention)
+DECLARING = (Backbone, StageBlocks, Downsample, TransformerBlock, Attention)
 """The modules that declare axes."""
 _MOST_PIECES = 2
 """Up to so many pieces are joined from views; more are gathered by index."""
@@ -80,7 +80,7 @@ def places(model: Backbone, arch: Arch, path: Path, private: tuple[str, ...]) ->
     declared = {
         f"{prefix}.{own}" if prefix else own: (module, own)
         for prefix, module in model.named_modules()
-        if isinstance(module, _DECLARING)
+        if isinstance(module, DECLARING)
         for own in module.axes
     }
     for name, parameter in model.named_parameters(remove_duplicate=False):  # copies of blocks share their shapes

@@ -29,7 +29,7 @@ from vitruvius.models.pit import Pooling
 from vitruvius.models.resvit import SpatialReduction
 from vitruvius.models.twins import PositionConv
 from vitruvius.spaces import Path
-from vitruvius.superformer._slices import Slice
+from vitruvius.superformer._slices import DECLARING, Slice
 from vitruvius.superformer.sharing import Pieces
 
 if TYPE_CHECKING:
@@ -209,8 +209,7 @@ class _Masks:
         for prefix, module in model.named_modules():
             if isinstance(module, SpatialReduction | Pooling):
                 handles += self._carrying_hooks(module, f"{prefix}.token.weight")  # before the masks of what comes out
-            axes = getattr(module, "axes", {})
-            for own, names in axes.items():
+            for own, names in module.axes.items() if isinstance(module, DECLARING) else ():
                 owner_name, _, kind = own.rpartition(".")
                 if kind == "weight" and (leaf := _find(module, owner_name)) is not None:
                     full = f"{prefix}.{own}" if prefix else own
