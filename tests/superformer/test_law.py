@@ -236,6 +236,20 @@ def test_without_private_parts_it_owns_the_largest_network_and_no_more(name: str
     )
 
 
+@pytest.mark.parametrize("name", NANO_SPACES)
+def test_parameters_of_an_architecture_are_those_of_the_extracted_network_and_lead_back(name: str) -> None:
+    superformer = Superformer(spaces.load(name), num_classes=3, seed=0)
+    for arch in some_archs(superformer.space, 4):
+        found = superformer.parameters_of(arch)
+        expected = dict(superformer.extract(arch).named_parameters())
+        assert found.keys() == expected.keys()
+        assert all(torch.equal(found[key], expected[key]) for key in found)
+        superformer.zero_grad()
+        torch.stack([tensor.sum() for tensor in found.values()]).sum().backward()
+        reached = sum(int((p.grad != 0).sum()) for p in superformer.parameters() if p.grad is not None)
+        assert reached == sum(p.numel() for p in expected.values())
+
+
 def test_the_plan_is_kept_within_its_bound() -> None:
     space = small("autoformer-nano")
     made = Superformer(space, num_classes=3, cache=3, seed=0)

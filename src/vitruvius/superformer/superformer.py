@@ -246,13 +246,14 @@ class Superformer(nn.Module):
 
     def tensors_of(self, plan: Plan) -> dict[str, Tensor]:
         """The parameters of a plan, sliced, and its state buffers, shared."""
-        sliced = {name: part.of(self.shared[_stored(part.shared)]) for name, part in plan.slices.items()}
-        return sliced | {name: getattr(self, stored) for name, stored in plan.buffers.items()}
+        return self._sliced(plan) | {name: getattr(self, stored) for name, stored in plan.buffers.items()}
+
+    def _sliced(self, plan: Plan) -> dict[str, Tensor]:
+        return {name: part.of(self.shared[_stored(part.shared)]) for name, part in plan.slices.items()}
 
     def parameters_of(self, arch: Arch, path: Path | None = None, side: int = 0) -> dict[str, Tensor]:
         """The parameters of the plain model of an architecture, as differentiable slices of the shared ones."""
-        plan = self.plan_of(arch, path, side)
-        return {name: part.of(self.shared[_stored(part.shared)]) for name, part in plan.slices.items()}
+        return self._sliced(self.plan_of(arch, path, side))
 
     def slices_of(self, arch: Arch, path: Path | None = None, side: int = 0) -> dict[str, Slice]:
         """Which channels of which shared parameter each parameter of the plain model is."""
