@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import multiprocessing
 import shutil
-import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ import pytest
 import torch
 import yaml
 
+from conftest import Command
 from pipeline.evolve_worker import work
 from vitruvius import Superformer, costs
-from vitruvius.cli import main
 from vitruvius.pipeline import evolve_space as module
 from vitruvius.pipeline._scores import Scores
 from vitruvius.pipeline.evolve_config import EvolveSpaceConfig, read_evolve_config
@@ -325,24 +325,12 @@ def test_killed_by_a_signal_in_every_phase(tmp_path: Path) -> None:
 
 # -- the command -------------------------------------------------------------------------------------------------------
 
-Command = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+def command(command: Command, tmp_path: Path) -> Command:
     """Runs `vitruvius evolve-space` in a folder that has nothing but tiny.yaml: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY))
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["vitruvius", "evolve-space", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out = capsys.readouterr()
-        return int(ended.value.code or 0), out.out, out.err
-
-    return run
+    return partial(command, "evolve-space")
 
 
 def test_a_dry_run_says_what_comes_and_begins_nothing(command: Command, tmp_path: Path) -> None:
