@@ -65,7 +65,7 @@ def exact_score(model: Backbone, variant: Variant, norms: NuclearNorms | None = 
         elif norms is None:
             score += float(_nuclear(gradient)) * float(_nuclear(weight))
         else:
-            score += float(nuclear_of_rank(gradient, rank)) * norms.of(name, *weight.shape, lambda w=weight: w)
+            score += nuclear_of_rank(gradient, rank) * norms.of(name, *weight.shape, lambda w=weight: w)
     return score
 
 

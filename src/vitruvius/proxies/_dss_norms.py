@@ -33,16 +33,16 @@ def _nuclear(matrix: Tensor) -> float:
     return float(torch.linalg.eigvalsh(gram).clamp_(min=0).sqrt_().sum())
 
 
-def nuclear_of_rank(matrix: Tensor, rank: int) -> Tensor:
+def nuclear_of_rank(matrix: Tensor, rank: int) -> float:
     """Of a matrix of no more than this rank: where that is low, by its products with a few fixed random vectors, which
     span all that it maps to (Halko et al. 2011)."""
     few = rank + _SPARE
-    if 4 * few < min(matrix.shape):
+    if 2 * few < min(matrix.shape):
         generator = torch.Generator().manual_seed(0)
         vectors = torch.randn(matrix.shape[1], few, generator=generator, dtype=torch.float64).to(matrix.device)
         matrix = matrix.double()
         matrix = torch.linalg.qr(matrix @ vectors).Q.T @ matrix
-    return torch.linalg.svdvals(matrix).sum()
+    return _nuclear(matrix)
 
 
 def nuclear_of_products(left_BTO: Tensor, right_BTI: Tensor) -> Tensor:
