@@ -224,6 +224,37 @@ def test_training_free_scores(superformer: Superformer) -> None:
         ProxyEvaluator("az_nas" if "az_nas" in proxies.PROXIES else "az-nas")
 
 
+SMALL = {"num_classes": 10, "img_size": 8, "in_chans": 1, "seed": 0}
+
+
+@pytest.mark.parametrize("names", [["dss", "dss-reference", "params"], ["dss", "naswot"]])
+def test_scores_are_the_same_to_the_bit_whoever_comes_next(names: list[str]) -> None:
+    alone = [outcome.scores for outcome in ProxyEvaluator(names, **SMALL)(ARCHS)]
+    together = dict(evaluate(InProcess(Several([ProxyEvaluator(names, **SMALL)])), ARCHS))
+    assert [together[place].scores for place in range(len(ARCHS))] == alone
+
+
+def test_candidates_that_come_next_are_scored_at_once_and_a_failing_one_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    real = proxies.PROXIES["dss"].measure
+
+    def measure(batch: proxies.Batch, setting: proxies.Setting) -> proxies.Measured:
+        asked.append(len(batch))
+        if ARCHS[2] in batch.archs and bad:
+            raise RuntimeError("not this one")
+        return real(batch, setting)
+
+    monkeypatch.setattr(proxies.PROXIES["dss"], "measure", measure)
+    for bad, expected in ((False, [len(ARCHS)]), (True, [len(ARCHS), *[1] * len(ARCHS)])):
+        asked.clear()
+        found = dict(evaluate(InProcess(ProxyEvaluator("dss", **SMALL)), ARCHS))
+        assert asked == expected
+        assert [place for place, outcome in found.items() if not outcome.complete] == ([2] if bad else [])
+    assert found[2].reason == "RuntimeError: not this one"
+
+
 def test_several_scores_with_halving_measure_each_once(superformer: Superformer) -> None:
     calls = []
 

@@ -51,6 +51,9 @@ class Evaluator(ABC):
         """How many of so many candidates go on after a rung that is not the last."""
         return candidates
 
+    def ahead(self, archs: Sequence[Arch]) -> None:  # noqa: B027 - most have no use for it
+        """Says which architectures come next, for what is measured faster together. Scores are the same without."""
+
     def place(self, device: str | None) -> None:  # noqa: B027 - most have nothing to move
         """Moves to a device what is kept on one; without a name, to the best one there is."""
 

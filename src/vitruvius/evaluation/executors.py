@@ -55,6 +55,7 @@ class InProcess(Executor):
         evaluator.place(device)
 
     def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Outcome]]:
+        self.evaluator.ahead([task.arch for task in tasks])
         for place, task in enumerate(tasks):
             yield place, self.evaluator.outcome(task.arch, task.rung, task.before)
 

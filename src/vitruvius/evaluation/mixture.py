@@ -52,6 +52,10 @@ class Several(Evaluator):
     def survivors(self, rung: int, candidates: int) -> int:
         return candidates if self._stepwise is None else self._stepwise.survivors(rung, candidates)
 
+    def ahead(self, archs: Sequence[Arch]) -> None:
+        for each in self.evaluators:
+            each.ahead(archs)
+
     def place(self, device: str | None) -> None:
         for each in self.evaluators:
             each.place(device)

@@ -17,7 +17,7 @@ from vitruvius.proxies import (  # noqa: F401 - importing a module registers its
 from vitruvius.proxies._base import PROXIES, Batch, Floats, Measured, Needs, OneByOne, Proxy
 from vitruvius.proxies._candidate import Candidate, Trace
 from vitruvius.proxies._keyed import Keyed, keyed
-from vitruvius.proxies._score import best_first, chosen_proxies, measure, score, setting_of
+from vitruvius.proxies._score import best_first, chosen_proxies, measure, score, score_batch, setting_of
 from vitruvius.proxies._setting import Setting
 from vitruvius.proxies.baselines import BASELINES
 
@@ -39,5 +39,6 @@ __all__ = [
     "keyed",
     "measure",
     "score",
+    "score_batch",
     "setting_of",
 ]

@@ -17,7 +17,7 @@ from vitruvius.spaces import Space
 if TYPE_CHECKING:
     from vitruvius.data import Data, SearchData
 
-__all__ = ["best_first", "measure", "score", "setting_of"]
+__all__ = ["best_first", "measure", "score", "score_batch", "setting_of"]
 
 
 def score(
@@ -41,11 +41,8 @@ def score(
     chosen = chosen_proxies([names] if isinstance(names, str) else names)
     batch = _batch(archs, space)
     single = isinstance(archs, Arch) or (isinstance(archs, np.ndarray) and archs.ndim == 1)
-    measured = measure(chosen, batch, setting_of(space=space, **options))
-    found: dict[str, Any] = {}
-    for proxy in chosen:
-        scores = proxy.combine(measured).tolist()
-        found[proxy.name] = scores[0] if single else scores
+    columns = score_batch(chosen, batch, setting_of(space=space, **options))
+    found = {name: values.item() if single else values.tolist() for name, values in columns.items()}
     return found[chosen[0].name] if isinstance(names, str) else found
 
 
@@ -125,6 +122,12 @@ def measure(proxies: Sequence[Proxy], batch: Batch, setting: Setting) -> Measure
     for proxy in shared:
         measured |= {part: np.array([row[part] for row in rows], dtype=np.float64) for part in proxy.parts}
     return measured
+
+
+def score_batch(proxies: Sequence[Proxy], batch: Batch, setting: Setting) -> dict[str, Floats]:
+    """(n,) of each proxy, by its name."""
+    measured = measure(proxies, batch, setting)
+    return {proxy.name: proxy.combine(measured) for proxy in proxies}
 
 
 def best_first(scores: Mapping[Any, float] | Sequence[float] | Floats) -> list[Any]:
