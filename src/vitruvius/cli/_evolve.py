@@ -10,10 +10,8 @@ from rich.console import Console
 
 from vitruvius.arch import refuse
 from vitruvius.cli._common import AsJson, app, show, show_facts
-from vitruvius.cli._run import _report
-from vitruvius.cli._train import Config, Data, DryRun, Out, Recipe, Set, settings_of
-
-_NESTED = ("superformer", "steps", "search")
+from vitruvius.cli._run import EVOLVE_GROUPS, _report
+from vitruvius.cli._train import Config, Data, DryRun, Out, Recipe, Set, nested, settings_of
 
 
 @app.command("evolve-space", epilog="Example: vitruvius evolve-space --recipe digits-evolve-space --out runs/s3")
@@ -57,7 +55,7 @@ def evolve_space_command(
     )
     if data is not None:
         given["superformer.data"] = data
-    settings = read_evolve_config(_nested(given))
+    settings = read_evolve_config(nested(given, EVOLVE_GROUPS))
     if dry_run:
         show_facts(plan_summary(settings), as_json)
         return
@@ -80,16 +78,6 @@ def evolve_space_command(
         Console().print(said, soft_wrap=True, highlight=False)
     if page is not None:
         Console().print(f"the report is {page}", soft_wrap=True, highlight=False)
-
-
-def _nested(given: dict[str, Any]) -> dict[str, Any]:
-    """superformer.epochs is the key "epochs" of the mapping "superformer"."""
-    found = {name: value for name, value in given.items() if "." not in name}
-    for name, value in given.items():
-        head, dot, key = name.partition(".")
-        if dot:
-            found[head] = {**(found.get(head) or {}), key: value} if head in _NESTED else value
-    return found
 
 
 def _row(space: dict[str, Any]) -> dict[str, Any]:

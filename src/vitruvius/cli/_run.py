@@ -15,9 +15,11 @@ from rich.console import Console
 
 from vitruvius.arch import refuse
 from vitruvius.cli._common import AsJson, app, escape, show, show_facts
-from vitruvius.cli._train import Set, settings_of
+from vitruvius.cli._train import Set, nested, settings_of
 
-_NESTED = ("superformer", "evolve", "search", "retrain")
+EVOLVE_GROUPS: dict[str, Any] = {"superformer": {}, "steps": {}, "search": {}}
+"""Settings of an evolution that are mappings."""
+_GROUPS: dict[str, Any] = {"superformer": {}, "evolve": EVOLVE_GROUPS, "search": {}, "retrain": {}}
 
 
 @app.command("run", epilog='Example: vitruvius run --data ./images --budget "latency<=5ms" --out runs/first')
@@ -44,7 +46,7 @@ def run_command(
     from vitruvius.pipeline.journey import PHASES, Journey, read_journey_config
 
     given = {"data": data, "budget": budget, "method": method, "space": space, "img_size": img_size, "seed": seed}
-    read = read_journey_config(_nested(settings_of(config, sets, **given)))
+    read = read_journey_config(nested(settings_of(config, sets, **given), _GROUPS))
     if phase is not None:
         require_choice("phase", phase, PHASES)
     if out is None and not dry_run:
@@ -79,18 +81,6 @@ def _stoppable() -> Iterator[None]:
     except FloatingPointError as error:
         console.print(f"[bold red]error:[/] {escape(error)}")
         raise SystemExit(1) from None
-
-
-def _nested(settings: dict[str, Any]) -> dict[str, Any]:
-    """`search.images: 500` is `search: {images: 500}`."""
-    found: dict[str, Any] = {}
-    for key, value in settings.items():
-        group, dot, name = key.partition(".")
-        if dot and group in _NESTED:
-            found[group] = {**found.get(group, {}), name: value}
-        else:
-            found[key] = {**found[key], **value} if key in _NESTED and key in found else value
-    return found
 
 
 def _show_plan(journey: Any, as_json: bool, quiet: bool) -> None:

@@ -47,6 +47,25 @@ def _value(text: str) -> Any:
         return yaml.safe_load(text)
 
 
+def nested(settings: dict[str, Any], groups: dict[str, Any]) -> dict[str, Any]:
+    """`search.images: 500` is `search: {images: 500}`, at any depth.
+
+    groups: the keys that are mappings, each with such keys of its own; another key may have dots of its own.
+    """
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        head, dot, rest = key.partition(".")
+        if head in groups:
+            key, value = head, {rest: value} if dot else value
+            if isinstance(value, dict) and isinstance(found.get(head), dict):
+                value = {**found[head], **value}
+        found[key] = value
+    return {
+        key: nested(value, groups[key]) if key in groups and isinstance(value, dict) else value
+        for key, value in found.items()
+    }
+
+
 def run_or_plan(config: Any, out: Path | None, dry_run: bool, as_json: bool) -> None:
     """Trains, or with `dry_run` says what it would come to."""
     if dry_run:
