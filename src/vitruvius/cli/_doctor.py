@@ -73,6 +73,8 @@ def _devices() -> list[dict[str, Any]]:
     """Where networks can run, the one that is chosen by default first."""
     import torch
 
+    from vitruvius.training.feed import usable_cores
+
     found: list[dict[str, Any]] = []
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         properties = torch.cuda.get_device_properties(index)
@@ -81,8 +83,7 @@ def _devices() -> list[dict[str, Any]]:
         )
     if torch.backends.mps.is_available():
         found.append({"device": "mps", "what": "Apple GPU"})
-    usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
-    threads = f"{torch.get_num_threads()} threads of {usable} cores"
+    threads = f"{torch.get_num_threads()} threads of {usable_cores()} cores"
     limits = [f"{name}={os.environ[name]}" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS") if name in os.environ]
     what = ", ".join([platform.processor() or platform.machine(), threads, *limits, _vector_set(torch)])
     return [*found, {"device": "cpu", "what": what}]

@@ -7,6 +7,7 @@ so that consecutive shares of the whole batch (of several architectures) stay to
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 from vitruvius.arch import refuse
 from vitruvius.data import Augment, Images
 
-__all__ = ["Batch", "Feed", "Order", "workers_for"]
+__all__ = ["Batch", "Feed", "Order", "usable_cores", "workers_for"]
 
 Batch: TypeAlias = tuple[Tensor, ...]
 """Images, what they are labelled with, and with token labeling what their patches are labelled with."""
@@ -109,6 +110,11 @@ class Feed(Dataset[Batch]):
         return iter(DataLoader(self, batch_size=None, sampler=steps, num_workers=workers, pin_memory=pin))
 
 
+def usable_cores() -> int:
+    """Those of the machine that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
 def workers_for() -> int:
     """Processes that load images for one training process, of those that share this machine."""
-    return max(1, min(_MOST_WORKERS, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+    return max(1, min(_MOST_WORKERS, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
