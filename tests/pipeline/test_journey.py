@@ -21,6 +21,7 @@ from pipeline.journeys import shortest, work
 from vitruvius import costs
 from vitruvius.arch import Arch
 from vitruvius.cli import main
+from vitruvius.cli._train import nested
 from vitruvius.data import load
 from vitruvius.pipeline._choices import choose, load_space
 from vitruvius.pipeline._estimate import estimate
@@ -143,6 +144,23 @@ def test_few_images_are_enough_for_every_method(method: str, size: int | None, t
     assert journey.retrain_config(load_space(journey.choices.space).smallest).batch_size <= 8
     given = (journey.choices.superformer or {}).get("archs_per_step", 1)
     assert given <= (journey.choices.superformer or {"batch_size": 8})["batch_size"]
+
+
+def test_settings_are_set_as_deep_as_they_are(command: Command, tmp_path: Path) -> None:
+    """A file's mapping and words on the command line, the last winning."""
+    (tmp_path / "mine.yaml").write_text("method: s3\nevolve: {superformer: {epochs: 2, lr: 0.1}, iterations: 1}\n")
+    words = ("-s", "evolve.superformer.epochs=3", "-s", "evolve.steps.stage1.depth=2", "-s", "retrain.epochs=4")
+    code, out, err = command("mine.yaml", *words, "--dry-run", "--json")
+    assert code == 0, err
+    assert "4 epochs" in json.loads(out)["retrain"]
+    settings = {"evolve.superformer.epochs": 3, "evolve": {"superformer": {"lr": 0.1}}, "evolve.steps.stage1.depth": 2}
+    groups = {"evolve": {"superformer": {}, "steps": {}}}
+    assert nested(settings, groups) == {
+        "evolve": {"superformer": {"epochs": 3, "lr": 0.1}, "steps": {"stage1.depth": 2}}
+    }
+    code, _, err = command("-s", "evolve.superformer.epoch=3", "--method", "s3", "--dry-run")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "epoch" in err
 
 
 def test_what_is_said_wins_over_what_is_chosen(tmp_path: Path) -> None:
@@ -351,6 +369,8 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
+        # A shell that runs the tests in the background has them ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     until = time.monotonic() + 100
     while not list(tmp_path.glob("my runs/first/superformer/checkpoints/*")) and time.monotonic() < until:

@@ -12,7 +12,7 @@ import pytest
 from conftest import Command
 from vitruvius import costs, spaces
 from vitruvius.costs.latency import Setting, build_predictor
-from vitruvius.pipeline.search import open_search, read_search_config, search
+from vitruvius.pipeline.search import open_search
 from vitruvius.training.run import arch_of_run
 
 SPACE = spaces.load("vitas-nano", img_size=8, patch=4)
@@ -151,18 +151,6 @@ def test_an_impossible_latency_is_refused_before_anything_is_timed(command: Comm
     assert "comes near the latency of the budget" in err
     assert "allowed: from about" in err
     assert len(err.strip().splitlines()) == 1
-
-
-def test_two_at_once_in_one_folder_are_refused(superformer_run: Path, tmp_path: Path) -> None:
-    from vitruvius.pipeline import search as module
-
-    config = read_search_config({"superformer": str(superformer_run), "initial": 4, "generations": 1})
-    with (
-        module._alone(tmp_path / "run"),
-        pytest.raises(ValueError, match="another process is searching in this folder"),
-    ):
-        search(config, tmp_path / "run", quiet=True)
-    assert len(search(config, tmp_path / "run", quiet=True).trials) == 4
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from vitruvius.arch import Arch, require_choice
 from vitruvius.evaluation import Evaluator, Executor, InProcess, RayExecutor, Task
+from vitruvius.files import alone_in
 from vitruvius.proxies import Batch, Floats, Measured, Setting, chosen_proxies, measure, setting_of
 
 __all__ = ["EXECUTORS", "Scores", "measured_scores"]
@@ -108,18 +110,19 @@ def measured_scores(
     chosen = chosen_proxies(proxies)
     ids = [arch.id for arch in archs]
     lines = _Lines(None if folder is None else folder / LINES)
-    lines.read(ids)
-    missing = [place for place in range(len(archs)) if place not in lines.rows]
-    if missing:
-        evaluator = ProxyParts(proxies, options)
-        with _executor(executor, evaluator, workers, address) as runner, _bar(len(archs), quiet) as tick:
-            tick(len(archs) - len(missing))
-            chunk = min(proxy.together(archs[missing[0]], setting) for proxy in chosen)
-            chunk = min(chunk, -(-len(missing) // runner.workers))
-            parts = [missing[first : first + chunk] for first in range(0, len(missing), chunk)]
-            failed = _run(runner, archs, ids, parts, lines, tick)
-            # One candidate can fail a chunk; then each is measured on its own, and has its own reason.
-            _run(runner, archs, ids, [[place] for part in failed for place in part], lines, tick)
+    with nullcontext() if folder is None else alone_in(folder):
+        lines.read(ids)
+        missing = [place for place in range(len(archs)) if place not in lines.rows]
+        if missing:
+            evaluator = ProxyParts(proxies, options)
+            with _executor(executor, evaluator, workers, address) as runner, _bar(len(archs), quiet) as tick:
+                tick(len(archs) - len(missing))
+                chunk = min(proxy.together(archs[missing[0]], setting) for proxy in chosen)
+                chunk = min(chunk, -(-len(missing) // runner.workers))
+                parts = [missing[first : first + chunk] for first in range(0, len(missing), chunk)]
+                failed = _run(runner, archs, ids, parts, lines, tick)
+                # One candidate can fail a chunk; then each is measured on its own, and has its own reason.
+                _run(runner, archs, ids, [[place] for part in failed for place in part], lines, tick)
     measured: Measured = {
         part: np.array([_number(lines.rows[place]["parts"].get(part)) for place in range(len(archs))])
         for proxy in chosen

@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from vitruvius.costs import short
 from vitruvius.data import Data
 from vitruvius.evaluation import Outcome
 from vitruvius.evaluation.accuracy import InheritedAccuracy
-from vitruvius.files import replace_file, write_json
+from vitruvius.files import alone_in, replace_file, write_json
 from vitruvius.pipeline._scores import Scores
 from vitruvius.pipeline.evolve_config import EvolveSpaceConfig
 from vitruvius.pipeline.evolved import FOUND, MOVES, SCORED, SEARCHED, SPACE, TABLE, open_evolution, space_folder
@@ -66,7 +67,9 @@ def evolve_space(
 
     after_each: is given the folder whenever another space has been measured (to draw what is there, say).
     """
-    return _Evolution(config, Path(out).resolve(), quiet, after_each).run()
+    evolution = _Evolution(config, Path(out).resolve(), quiet, after_each)
+    with alone_in(evolution.folder) if evolution.state.is_main_process else nullcontext():
+        return evolution.run()
 
 
 @dataclass(frozen=True)

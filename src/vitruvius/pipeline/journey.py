@@ -31,7 +31,7 @@ from vitruvius.costs import Budget, written
 from vitruvius.costs.latency import Setting, measure
 from vitruvius.data import load
 from vitruvius.extras import needs_of, require_extra
-from vitruvius.files import write_json
+from vitruvius.files import alone_in, write_json
 from vitruvius.pipeline._choices import Choices, choose, load_space
 from vitruvius.pipeline._journey_config import PHASES, JourneyConfig, Phase, read_journey_config
 from vitruvius.pipeline.attention import attention_summary
@@ -124,6 +124,11 @@ class Journey:
 
     def run(self, only: Phase | None = None) -> dict[str, Any]:
         """Every phase that is not done, or only one; what is known at the end."""
+        with alone_in(self.folder):
+            self._run(only)
+        return self.result
+
+    def _run(self, only: Phase | None) -> None:
         record = {
             "version": VERSION,
             "kind": "run",
@@ -147,7 +152,6 @@ class Journey:
                     work()
         if self._searched and all((self.folder / name / RESULT).exists() for name in self.compared()):
             write_json(self.folder / RESULT, self._result())
-        return self.result
 
     @property
     def result(self) -> dict[str, Any]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +11,7 @@ from typing import Any
 from vitruvius.arch import Arch, refuse
 from vitruvius.costs import written
 from vitruvius.evaluation import Executor, InProcess, RayExecutor
-from vitruvius.files import write_json
+from vitruvius.files import alone_in, write_json
 from vitruvius.pipeline._drive import drive
 from vitruvius.pipeline._search_config import SearchConfig, read_search_config
 from vitruvius.pipeline._search_plan import (
@@ -48,7 +45,7 @@ def search(config: SearchConfig, out: str | Path, *, quiet: bool = False) -> Sea
         begun = read_search_config(read_record(folder)["config"])
         if _deciding(begun) == _deciding(config):
             return open_search(folder)
-    with _alone(folder):
+    with alone_in(folder):
         plan = make_search_plan(config)
         own, predictor = plan.needs_predictor and plan.predictor is None, folder / PREDICTOR
         if own and not predictor.exists():
@@ -106,22 +103,6 @@ def _executor(plan: SearchPlan) -> Executor:
 
         torch.set_num_threads(config.threads)
     return InProcess(plan.evaluator, config.device)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One process at a time searches in a folder. The lock goes with the process, however that ends."""
-    lock = folder.parent / f".{folder.name}.lock"
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            refuse("another process is searching in this folder", str(folder), "another folder, or wait for it")
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
 
 
 def _result(plan: SearchPlan, measured: dict[str, Any] | None) -> dict[str, Any]:

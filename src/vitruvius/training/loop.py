@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from vitruvius.files import write_json
+from vitruvius.files import alone_in, write_json
 from vitruvius.training.checkpoint import Checkpoint, Checkpoints, optimizer_tensors, restore_optimizer
 from vitruvius.training.config import Settings
 from vitruvius.training.evaluate import Judge
@@ -55,12 +55,13 @@ def train(config: Settings, out: str | Path, *, quiet: bool = False) -> Run:
     accelerator = make_accelerator(config)
     plan = make_plan(config, accelerator.num_processes)
     folder = Path(out)
-    if accelerator.is_main_process:
-        start_folder(folder, config, plan.data, plan.job.record())
-    accelerator.wait_for_everyone()
-    if not (folder / RESULT).exists():
-        Loop(plan, folder, accelerator, quiet).run()
-    accelerator.wait_for_everyone()
+    with alone_in(folder) if accelerator.is_main_process else nullcontext():
+        if accelerator.is_main_process:
+            start_folder(folder, config, plan.data, plan.job.record())
+        accelerator.wait_for_everyone()
+        if not (folder / RESULT).exists():
+            Loop(plan, folder, accelerator, quiet).run()
+        accelerator.wait_for_everyone()
     return open_run(folder)
 
 
