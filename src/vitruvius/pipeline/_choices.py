@@ -28,9 +28,16 @@ _LOOKED_AT = 16
 _TINY = 32
 """Sides of small images are made multiples of 4 up to here, and of 8 above, so that patches divide them."""
 _FEW = 10_000
-"""Below so many training images, a run has more epochs and smaller batches."""
-_STEPS = {"superformer": 2_000, "retrain": 1_500}
-"""In the nano form, at most so many steps, however many images there are; but always a few epochs."""
+"""Below so many training images, a run has more epochs."""
+_STEPS = {"superformer": (2_000, 8_000), "retrain": (1_500, 8_000)}
+"""In the nano form on a CPU, at most so many steps, with few images and with more; but always a few epochs."""
+_BATCH = 64
+"""On a CPU, where more small steps cost no more than few large ones, and networks learn more from them."""
+_WEAK: dict[recipes.Kind, dict[str, Any]] = {
+    "superformer": {"crop": "none"},
+    "retrain": {"crop": "none", "erasing": 0.0, "drop_path_rate": 0.0},
+}
+"""Of a training that has less than half of its recipe's epochs: what is seen so seldom need not be made harder."""
 _LEAST_EPOCHS = 3
 _VALIDATIONS = 10
 _SEARCH_IMAGES = 1_000
@@ -231,8 +238,10 @@ def _training(
     if nano:
         recipe = f"{'digits' if n < _FEW else 'fashion-mnist'}-{kind}"
         settings = recipes.load(recipe, kind).settings
-        batch = min(settings["batch_size"], _power_below(n // 4))
-        epochs = min(settings["epochs"], max(_LEAST_EPOCHS, round(_STEPS[kind] * batch / n)))
+        batch, epochs = min(settings["batch_size"], _power_below(n // 4)), settings["epochs"]
+        if not _on_gpu(config):
+            batch = min(batch, _BATCH)
+            epochs = min(epochs, max(_LEAST_EPOCHS, round(_STEPS[kind][n >= _FEW] * batch / n)))
         warmup = min(settings["warmup_epochs"], epochs / 5)
         # Whether left and right may be exchanged depends on the images, which say nothing about it.
         return {
@@ -242,6 +251,7 @@ def _training(
             "epochs": epochs,
             "batch_size": batch,
             "warmup_epochs": warmup,
+            **(_WEAK[kind] if epochs < settings["epochs"] / 2 else {}),
             "hflip": 0.0,
             "validate_every": max(1, epochs // _VALIDATIONS),
         }
