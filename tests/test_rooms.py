@@ -58,6 +58,17 @@ def test_a_room_imports_only_rooms_above_it(room: str) -> None:
             assert theirs is None or theirs in above, f"{file.relative_to(SOURCE)} imports {module}"
 
 
+def test_a_package_is_read_by_its_public_names() -> None:
+    """A private module (`_name.py`) is its own package's, and of packages within it."""
+    for file in FILES:
+        own = module_of(file).split(".")[: None if file.stem == "__init__" else -1]
+        for module, _ in imported(file):
+            names = module.split(".")
+            private = next((place for place, name in enumerate(names[:-1]) if name.startswith("_")), None)
+            if module.startswith("vitruvius.") and private is not None:
+                assert own[:private] == names[:private], f"{file.relative_to(SOURCE)} imports {module}"
+
+
 @pytest.mark.parametrize("room", WITHOUT_TORCH)
 def test_rooms_that_know_no_torch(room: str) -> None:
     for file in FILES:

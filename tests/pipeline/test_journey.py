@@ -25,9 +25,9 @@ from vitruvius.cli._train import nested
 from vitruvius.data import load
 from vitruvius.pipeline._choices import choose, load_space
 from vitruvius.pipeline._estimate import estimate
-from vitruvius.pipeline._plan import duration
 from vitruvius.pipeline.journey import Journey, read_journey_config
 from vitruvius.pipeline.methods import METHODS
+from vitruvius.pipeline.plan import duration
 from vitruvius.training import open_run
 from vitruvius.training.plan import make_plan
 

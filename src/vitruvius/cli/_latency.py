@@ -52,7 +52,7 @@ def latency_command(
 ) -> None:
     """Measure the latency, throughput and peak memory of networks, or build a predictor for a space."""
     from vitruvius.costs import latency
-    from vitruvius.pipeline._timing_bar import timing_bar
+    from vitruvius.pipeline.timing_bar import timing_bar
 
     if bool(archs) == bool(space):
         refuse("latency is measured of architectures, or a predictor built for a space", "both" if space else "neither",

@@ -84,7 +84,7 @@ def _stoppable() -> Iterator[None]:
 
 
 def _show_plan(journey: Any, as_json: bool, quiet: bool) -> None:
-    from vitruvius.pipeline._plan import plan_lines
+    from vitruvius.pipeline.plan import plan_lines
 
     if not quiet:
         show_facts(plan_lines(journey), as_json)
@@ -92,7 +92,7 @@ def _show_plan(journey: Any, as_json: bool, quiet: bool) -> None:
 
 def _show_result(result: dict[str, Any]) -> None:
     from vitruvius.costs import short, written
-    from vitruvius.pipeline._plan import duration
+    from vitruvius.pipeline.plan import duration
 
     rows = []
     for row in result["rows"]:

@@ -81,8 +81,7 @@ def trials_command(
     as_json: AsJson = False,
 ) -> None:
     """List what a search has evaluated."""
-    from vitruvius.pipeline._search_watch import shown
-    from vitruvius.pipeline.search import open_search
+    from vitruvius.pipeline.search import open_search, shown
 
     opened = open_search(run)
     trials = opened.front() if pareto else opened.trials

@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from vitruvius.arch import Arch, ImageSize, refuse
-from vitruvius.data._evaluate import default_crop_pct
+from vitruvius.data import default_crop_pct
 from vitruvius.export import _card, _onnx
 from vitruvius.export._weights import read_weights
 from vitruvius.export.timm_models import ARCH, CONFIG, WEIGHTS, first_conv

@@ -8,8 +8,8 @@ from timm.models._features import FeatureGetterNet
 from torch import nn
 
 from vitruvius.arch import Arch, ImageSize, refuse
-from vitruvius.models._base import Backbone
-from vitruvius.models._layers import Drops, seeded
+from vitruvius.models._base import Backbone, has_no_weight_decay
+from vitruvius.models.layers import Drops, seeded
 from vitruvius.models.pit import PiT
 from vitruvius.models.resvit import ResViT
 from vitruvius.models.swin import Swin
@@ -17,7 +17,18 @@ from vitruvius.models.timm_names import from_timm
 from vitruvius.models.twins import Twins
 from vitruvius.models.vit import ViT
 
-__all__ = ["FAMILY_MODELS", "Backbone", "PiT", "ResViT", "Swin", "Twins", "ViT", "build", "from_timm"]
+__all__ = [
+    "FAMILY_MODELS",
+    "Backbone",
+    "PiT",
+    "ResViT",
+    "Swin",
+    "Twins",
+    "ViT",
+    "build",
+    "from_timm",
+    "has_no_weight_decay",
+]
 
 FAMILY_MODELS: dict[str, type[Backbone]] = {"vit": ViT, "swin": Swin, "twins": Twins, "resvit": ResViT, "pit": PiT}
 

@@ -10,7 +10,7 @@ from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
 from vitruvius.arch import Arch, ImageSize, image_shape, refuse, token_grids
-from vitruvius.models._layers import Axes, Drops, Grid, StageBlocks, init_weights, pair, to_map
+from vitruvius.models.layers import Axes, Drops, Grid, StageBlocks, init_weights, pair, to_map
 
 
 def has_no_weight_decay(name: str) -> bool:

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from vitruvius.models._base import Backbone
-from vitruvius.models._layers import Grid
+from vitruvius.models.layers import Grid
 from vitruvius.models.swin import WindowAttention
 
 __all__ = ["AttentionMap", "attention_maps"]

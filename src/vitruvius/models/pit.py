@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from vitruvius.arch import Arch, ImageSize, token_grids
 from vitruvius.models._base import Backbone
-from vitruvius.models._layers import (
+from vitruvius.models.layers import (
     Axes,
     Downsample,
     Drops,

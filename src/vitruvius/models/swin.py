@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from vitruvius.arch import Arch, Block, ImageSize, token_grids
 from vitruvius.models._base import Backbone
-from vitruvius.models._layers import (
+from vitruvius.models.layers import (
     Attention,
     Axes,
     Downsample,

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from vitruvius.arch import Arch, Block, ImageSize
 from vitruvius.models._base import Backbone
-from vitruvius.models._layers import (
+from vitruvius.models.layers import (
     Attention,
     Axes,
     Downsample,

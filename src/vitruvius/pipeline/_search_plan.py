@@ -14,7 +14,7 @@ from vitruvius.arch import Arch, ImageSize, refuse
 from vitruvius.costs import MEASURED, Budget, written
 from vitruvius.evaluation import Evaluator, InheritedAccuracy, Mixture, ProxyEvaluator, Several
 from vitruvius.pipeline._search_config import SearchConfig
-from vitruvius.pipeline._timing_bar import timing_bar
+from vitruvius.pipeline.timing_bar import timing_bar
 from vitruvius.search import COSTS, Domain, Objective, Searcher, make_searcher, objectives_of
 from vitruvius.spaces import Space
 from vitruvius.training.run import Run, open_run

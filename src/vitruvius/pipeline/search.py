@@ -28,7 +28,7 @@ from vitruvius.search.study import Study
 from vitruvius.spaces import Space
 from vitruvius.training.run import RESULT, begin_folder, read_record, versions
 
-__all__ = ["SearchConfig", "SearchRun", "make_search_plan", "open_search", "read_search_config", "search"]
+__all__ = ["SearchConfig", "SearchRun", "make_search_plan", "open_search", "read_search_config", "search", "shown"]
 
 VERSION = 1
 JOURNAL, MEASURED = "study.log", "measured.json"

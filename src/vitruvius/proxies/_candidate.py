@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vitruvius.arch import Arch
 from vitruvius.models import Backbone, build
-from vitruvius.models._layers import Mlp, TransformerBlock
+from vitruvius.models.layers import Mlp, TransformerBlock
 from vitruvius.proxies._setting import Setting
 
 __all__ = ["Candidate", "Record", "Trace", "network", "steady", "weights_of"]

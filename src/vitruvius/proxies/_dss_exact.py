@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from vitruvius.models import Backbone
-from vitruvius.models._layers import TransformerBlock
+from vitruvius.models.layers import TransformerBlock
 from vitruvius.proxies._dss_norms import NuclearNorms, nuclear_of_rank
 
 __all__ = ["PAPER", "RELEASED", "Variant", "exact_score"]

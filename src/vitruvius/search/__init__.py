@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vitruvius.search._domain import Domain, Measured
+from vitruvius.search._pool import enumerate_vectors
 from vitruvius.search._registry import SEARCHERS, make_searcher, settings_of
 from vitruvius.search._searcher import Candidate, Searcher
 from vitruvius.search._trial import COSTS, Objective, State, Trial, objectives_of, values_of
@@ -26,6 +27,7 @@ __all__ = [
     "Searcher",
     "State",
     "Trial",
+    "enumerate_vectors",
     "front",
     "hypervolume",
     "make_searcher",

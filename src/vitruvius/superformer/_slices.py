@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from vitruvius.arch import Arch, Block
 from vitruvius.models import Backbone
-from vitruvius.models._layers import Attention, Downsample, StageBlocks, TransformerBlock
+from vitruvius.models.layers import Attention, Downsample, StageBlocks, TransformerBlock
 from vitruvius.models.swin import WindowAttention
 from vitruvius.spaces import Path
 from vitruvius.superformer._widths import AxisWidths

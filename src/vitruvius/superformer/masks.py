@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from vitruvius.arch import Arch, Block, refuse
-from vitruvius.models._layers import StageBlocks, TransformerBlock
+from vitruvius.models.layers import StageBlocks, TransformerBlock
 from vitruvius.models.pit import Pooling
 from vitruvius.models.resvit import SpatialReduction
 from vitruvius.models.twins import PositionConv

@@ -22,9 +22,8 @@ from torch.func import functional_call
 from torch.overrides import TorchFunctionMode
 
 from vitruvius.arch import Arch, Block, ImageSize, image_shape, refuse, require_choice
-from vitruvius.models import Backbone, build
-from vitruvius.models._base import has_no_weight_decay
-from vitruvius.models._layers import KEPT_BLOCKS, Drops, TransformerBlock, embedding, seeded
+from vitruvius.models import Backbone, build, has_no_weight_decay
+from vitruvius.models.layers import KEPT_BLOCKS, Drops, TransformerBlock, embedding, seeded
 from vitruvius.spaces import Path, Space, as_path
 from vitruvius.superformer import _files
 from vitruvius.superformer._slices import Place, Slice, places, shared_shape, slice_of

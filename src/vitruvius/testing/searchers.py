@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from vitruvius.arch import Arch
 from vitruvius.arrays import IntArray, StageArrays, arrays_of
 from vitruvius.costs import cost
-from vitruvius.search import Domain, Objective, Searcher, Trial, front, objectives_of, values_of
-from vitruvius.search._pool import enumerate_vectors
+from vitruvius.search import Domain, Objective, Searcher, Trial, enumerate_vectors, front, objectives_of, values_of
 from vitruvius.spaces import Space, StageSpace
 
 __all__ = ["PROBLEMS", "Problem", "Solved", "check_searcher", "solve", "tell_all"]

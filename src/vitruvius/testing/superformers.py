@@ -74,7 +74,7 @@ def _buffers(model: torch.nn.Module) -> set[str]:
 
 def _scattered(part: object, whole: Tensor, value: Tensor) -> Tensor:
     """A slice's values where the slice comes from, by the rule's own channels: not by autograd."""
-    from vitruvius.superformer._slices import Slice
+    from vitruvius.superformer import Slice
 
     assert isinstance(part, Slice)
     index = [torch.arange(size) for size in whole.shape]

@@ -13,7 +13,7 @@ from vitruvius.arch import Arch, ImageSize, refuse, require_choice, token_grids
 from vitruvius.costs import Budget
 from vitruvius.data import Data
 from vitruvius.models import Backbone, build
-from vitruvius.models._layers import seeded
+from vitruvius.models.layers import seeded
 from vitruvius.spaces import Space
 from vitruvius.superformer import Superformer, carry
 from vitruvius.superformer.private import check_parts

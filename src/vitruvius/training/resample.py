@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vitruvius.arch import Arch, Block, ImageSize, image_shape, refuse, require_choice, require_positive, token_grids
 from vitruvius.models import Backbone, build
-from vitruvius.models._layers import Grid, seeded
+from vitruvius.models.layers import Grid, seeded
 
 __all__ = ["Windows", "arch_at_size", "at_size", "resampled", "side_step", "with_new_head"]
 

@@ -25,8 +25,7 @@ from timm.data.mixup import mixup_target
 from torch import Tensor
 
 from vitruvius.arch import refuse, require_positive
-from vitruvius.data import Mix
-from vitruvius.data._keys import hashes
+from vitruvius.data import Mix, hashes
 
 __all__ = [
     "LabelMaps",

@@ -12,7 +12,7 @@ from vitruvius.costs.latency._cache import MeasurementCache, default_cache
 from vitruvius.costs.latency._measure import Measured, measure, measure_works
 from vitruvius.costs.latency._predictor import Accuracy, Predictor, Verified
 from vitruvius.costs.latency._setting import Setting, machine_of, require_available, versions_of
-from vitruvius.costs.latency._timing import Clock, Timing, in_turns
+from vitruvius.costs.latency._timing import Clock, Progress, Timing, in_turns
 from vitruvius.costs.latency._workloads import Network, Prepared, Workload, live_bytes, prepare
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Network",
     "Predictor",
     "Prepared",
+    "Progress",
     "Setting",
     "Timing",
     "Verified",

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from vitruvius.costs.latency._timing import Progress as OnProgress
+from vitruvius.costs.latency import Progress as OnProgress
 
 __all__ = ["timing_bar"]
 
