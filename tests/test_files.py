@@ -69,6 +69,15 @@ def test_a_lock_goes_with_its_process(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_run_may_be_in_the_folder_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with alone_in(Path()):
+        assert list(Path().iterdir()) == []
+    begin_scores(Path())
+    assert Path("result.json").exists()
+
+
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="a run's folder cannot be written"), alone_in(tmp_path / "file" / "run"):

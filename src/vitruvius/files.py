@@ -45,6 +45,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     """One process at a time works in a run's folder. The lock goes with the process, however that ends."""
     import fcntl  # not everywhere, and nothing else needs it
 
+    folder = folder.resolve()
     lock = folder.parent / f".{folder.name}.lock"
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -126,6 +127,28 @@ def test_photographs_get_the_papers_space_and_recipes(
     assert choices.retrain["batch_size"] <= len(load(str(folder)).search.train)
 
 
+def test_photographs_in_a_nano_space_are_trained_as_small_images_are(tmp_path: Path) -> None:
+    folder = image_folder(tmp_path / "images", sides=(100, 120), each=8)
+    journey = Journey(read_journey_config({"data": str(folder), "space": "vitas-nano"}), tmp_path / "run")
+    assert journey.choices.img_size == 224
+    assert journey.choices.space["space_options"] == {"img_size": 224, "patch": 28}
+    assert journey.superformer_config().recipe == "digits-superformer"
+
+
+def test_epochs_that_are_cut_short_are_without_augmentation(monkeypatch: pytest.MonkeyPatch) -> None:
+    def chosen() -> tuple[dict[str, Any], dict[str, Any]]:
+        choices = choose(read_journey_config({"data": "digits"}), load("digits"))
+        assert choices.superformer is not None
+        return choices.superformer, choices.retrain
+
+    assert all("erasing" not in settings and settings["epochs"] >= 80 for settings in chosen())
+    monkeypatch.setattr("vitruvius.pipeline._choices._FEW", 1000)  # as if they were many
+    monkeypatch.setattr("vitruvius.pipeline._choices._STEPS", dict.fromkeys(("superformer", "retrain"), (0, 180)))
+    superformer, retrain = chosen()
+    assert (superformer["epochs"], superformer["batch_size"], superformer["crop"]) == (10, 64, "none")
+    assert (retrain["epochs"], retrain["crop"], retrain["erasing"], retrain["drop_path_rate"]) == (10, "none", 0, 0)
+
+
 @pytest.mark.parametrize(("side", "chosen"), [(8, 8), (28, 28), (31, 32), (61, 64), (95, 88)])
 def test_small_images_keep_their_side_as_far_as_patches_divide_it(side: int, chosen: int, tmp_path: Path) -> None:
     folder = image_folder(tmp_path / "images", sides=(side, side), each=8)
@@ -194,6 +217,8 @@ def test_what_is_said_wins_over_what_is_chosen(tmp_path: Path) -> None:
         ({"img_size": 1}, "has no form for images of this size; got 1"),
         ({"method": "tf-tas", "superformer": {"epochs": 3}}, "method 'tf-tas' trains no superformer"),
         ({"evolve": {"iterations": 1}}, "method 'vitruvius' does not search the space itself"),
+        ({"method": "s3", "search": {"generations": 2}}, "'s3' searches as it evolves; .*; allowed: evolve.search.KEY"),
+        ({"method": "s3", "budget": "latency <= 1s"}, "'s3' evolves its space under costs that are counted"),
         ({"superformer": {"epoch": 3}}, "unknown key of a superformer configuration .*; got 'epoch'"),
         ({"search": {"generation": 3}}, "unknown key of a search configuration"),
         ({"retrain": {"epochs": 0}}, "epochs of a retrain configuration"),
@@ -286,12 +311,25 @@ def test_the_best_random_network_is_the_best_of_those_that_the_search_drew(made:
 
 
 def test_the_same_command_again_does_nothing_and_another_is_refused(made: Path) -> None:
-    before = {file: file.stat().st_mtime_ns for file in made.rglob("*.safetensors")}
+    measured = (*made.rglob("*.safetensors"), made / "analysis" / "measured.json", made / "export" / "arch.json")
+    before = {file: file.stat().st_mtime_ns for file in measured}
+    result = json.loads((made / "result.json").read_text())
     journey = Journey(read_journey_config(shortest(onnx=False)), made, quiet=True)
-    journey.run("retrain")
+    assert journey.run()["rows"] == result["rows"]
     assert {file: file.stat().st_mtime_ns for file in before} == before
     with pytest.raises(ValueError, match="was begun with another seed; got 1; allowed: 0"):
         Journey(read_journey_config(shortest(onnx=False, seed=1)), made, quiet=True).run()
+
+
+def test_a_folder_that_was_moved_goes_on(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By another spelling of its place, and on what device this call says."""
+    shutil.copytree(made, tmp_path / "runs" / "moved", ignore=shutil.ignore_patterns("result.json"))
+    monkeypatch.chdir(tmp_path / "runs")
+    journey = Journey(read_journey_config(shortest(onnx=False)), "moved", quiet=True)
+    assert "device" not in {*journey.choices.retrain, *journey.choices.search, *(journey.choices.superformer or {})}
+    assert journey.search_settings().device == journey.superformer_config().device == "cpu"
+    rows = json.loads((made / "result.json").read_text())["rows"]
+    assert [row["test"] for row in journey.run()["rows"]] == [row["test"] for row in rows]
 
 
 def test_phases_run_alone_and_in_their_order(tmp_path: Path) -> None:

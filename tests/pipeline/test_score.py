@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -158,7 +159,10 @@ def test_what_has_no_score_is_told_and_not_ranked(tmp_path: Path, capsys: pytest
     code, out, _ = run(capsys, "score", SPACE, "-n", "80", "--num-classes", "10", "-p", "holes", "--top", "3")
     assert code == 0
     assert "networks have no rank; the first is" in out
-    json.loads(run(capsys, "score", SPACE, "-n", "80", "--num-classes", "10", "-p", "holes", "--json")[1])
+    words = ("score", SPACE, "-n", "80", "--num-classes", "10", "-p", "params", "-p", "holes", "--top", "80", "--json")
+    text = run(capsys, *words)[1]
+    assert not {"NaN", "Infinity"} & set(re.findall(r"\w+", text)), "this is no JSON"
+    assert None in [row["holes"] for row in json.loads(text)["top"]]
 
 
 @pytest.mark.parametrize(

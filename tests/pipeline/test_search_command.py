@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from conftest import Command
-from vitruvius import costs, spaces
-from vitruvius.costs.latency import Setting, build_predictor
+from vitruvius import Arch, costs, spaces
+from vitruvius.costs.latency import Measured, Predictor, Setting, Timing, Verified, build_predictor
 from vitruvius.pipeline.search import open_search
 from vitruvius.training.run import arch_of_run
 
@@ -138,10 +139,34 @@ def test_latency_as_budget_and_objective(command: Command, superformer_run: Path
     assert run.measured["winner"] == (inside[0] if inside else None)
     if inside:
         assert run.best().id == arch_of_run("run").id == inside[0]
+    assert bool(run.missed) != bool(inside)
     code, _, err = command(*words, "--budget", "latency<=1us", "--out", "none")
     assert code == 2
     assert "no network of" in err
     assert "allowed: within latency" in err
+
+
+def test_a_budget_that_nothing_meets_when_measured_is_said(
+    command: Command, superformer_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = Setting(img_size=8, num_classes=10, in_chans=1)
+    build_predictor(SPACE, setting, measuring=fake_measuring, say=lambda report: None).save("latency.json")
+
+    def slow(self: Predictor, arch: Arch, **options: Any) -> list[Any]:
+        timed = Measured(arch.id, 1, Timing.of([1.0] * 3), 100, 10)
+        predicted = {name: values[0] for name, values in self([arch]).items()}
+        return [Verified(arch, predicted, timed)]
+
+    monkeypatch.setattr(Predictor, "verify", slow)
+    threads = torch.get_num_threads()
+    few = ("-s", "latency=latency.json", *FEW, "--budget", "latency <= 100ms", "-s", "threads=1")
+    code, out, err = command("search", "--superformer", superformer_run, *few, "--out", "run")
+    assert code == 0, err
+    assert "best is within the budget when measured" in out
+    run = open_search("run")
+    assert run.missed.startswith("none of the ")
+    assert run.best() == max(run.trials, key=lambda trial: (trial.scores["accuracy"], -trial.number)).arch
+    assert torch.get_num_threads() == threads
 
 
 def test_an_impossible_latency_is_refused_before_anything_is_timed(command: Command) -> None:

@@ -41,6 +41,15 @@ def test_any_image_size_and_class_count(proxy: str, options: dict) -> None:
         assert len(set(scores)) > 1
 
 
+@pytest.mark.parametrize("proxy", [proxy for proxy in PROXIES if isinstance(PROXIES[proxy], OneByOne)])
+def test_a_proxy_measures_by_itself_what_it_measures_among_others(proxy: str) -> None:
+    archs = some_archs(small("vitas-nano"), 2)
+    setting = Setting(**SMALL)
+    found = PROXIES[proxy].combine(PROXIES[proxy].measure(Batch(archs), setting))
+    other = "snip" if proxy == "grad_norm" else "grad_norm"
+    assert np.array_equal(found, vt.proxies.score([proxy, other], archs, **SMALL)[proxy], equal_nan=True)
+
+
 def test_shapes_of_answers() -> None:
     archs = some_archs(small("pit-nano"), 3)
     assert isinstance(vt.proxies.score("params", archs[0], **SMALL), float)

@@ -32,7 +32,7 @@ Channels = Annotated[int, typer.Option("--in-chans", help="Channels of the image
 
 
 def main() -> None:
-    """Runs the command line; a bad input is one line on stderr and exit code 2."""
+    """Runs the command line; a bad input, or a file that cannot be used, is one line on stderr and exit code 2."""
     try:
         app()
     except ValueError as error:
@@ -41,6 +41,10 @@ def main() -> None:
     except BrokenPipeError:  # the reader, `head` say, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:
+        said = f"{error.strerror or error}{'' if error.filename is None else f': {error.filename}'}"
+        Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]error:[/] {escape(said)}")
+        sys.exit(2)
 
 
 def escape(text: object) -> str:

@@ -92,7 +92,7 @@ def _show_plan(journey: Any, as_json: bool, quiet: bool) -> None:
 
 def _show_result(result: dict[str, Any]) -> None:
     from vitruvius.costs import short, written
-    from vitruvius.pipeline.plan import duration
+    from vitruvius.pipeline.plan import accuracy_noise, duration
 
     rows = []
     for row in result["rows"]:
@@ -104,8 +104,10 @@ def _show_result(result: dict[str, Any]) -> None:
     show(rows, False, right=("test", "MACs", "params", "latency"))
     if result["random_is_found"]:
         print("The best of the search's random networks is the found one.")
+    if result["missed"]:
+        print(f"The found network may be outside the budget ({result['budget']}): {result['missed']}.")
     total = sum(result["seconds"].values())
-    print(f"Test images were seen once by each, at the end. All in all {duration(total)}.")
+    print(f"{accuracy_noise(result)} All in all {duration(total)}.")
 
 
 def _report(out: Path) -> Path | None:

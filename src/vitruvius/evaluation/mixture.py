@@ -67,7 +67,7 @@ class Several(Evaluator):
         return {**super().record(), "parts": [each.record() for each in self.evaluators]}
 
 
-class Mixture(Several):
+class Mixture(Evaluator):
     """Beside the scores of its parts their weighted sum, "mixture".
 
     weights: by the score's name.
@@ -78,13 +78,13 @@ class Mixture(Several):
     def __init__(
         self, evaluators: Sequence[Evaluator], weights: Mapping[str, float], reference: Sequence[Arch] = ()
     ) -> None:
-        super().__init__(evaluators)
-        parts = self.names
+        self._several = Several(evaluators)
         for name in weights:
-            require_choice("score of a mixture", name, parts)
+            require_choice("score of a mixture", name, self._several.names)
         if not any(weights.values()):
-            refuse("a mixture needs a weight", dict(weights), f"weights of {', '.join(parts)}")
-        self.names = ("mixture", *parts)
+            refuse("a mixture needs a weight", dict(weights), f"weights of {', '.join(self._several.names)}")
+        self.names = ("mixture", *self._several.names)
+        self.rungs, self.split = self._several.rungs, self._several.split
         self.weights = {name: float(weight) for name, weight in weights.items() if weight}
         self._reference = tuple(reference)
         self._scale: dict[str, tuple[float, float]] | None = None
@@ -92,7 +92,7 @@ class Mixture(Several):
     def _scales(self) -> dict[str, tuple[float, float]]:
         """Mean and spread of every score. They come from the reference alone, wherever they are measured."""
         if self._scale is None:
-            rows = [Several.scores(self, arch) for arch in self._reference]
+            rows = [self._several.scores(arch) for arch in self._reference]
             self._scale = dict.fromkeys(self.weights, (0.0, 1.0))
             for name in self.weights if rows else ():
                 values = np.array([row[name] for row in rows], dtype=np.float64)
@@ -103,11 +103,29 @@ class Mixture(Several):
         return self._scale
 
     def scores(self, arch: Arch, rung: int = 0, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        found = super().scores(arch, rung, before)
+        found = self._several.scores(arch, rung, before)
         scales = self._scales().items()
         total = sum(self.weights[name] * (float(found[name]) - mean) / spread for name, (mean, spread) in scales)
         return {"mixture": total, **found}
 
+    def survivors(self, rung: int, candidates: int) -> int:
+        return self._several.survivors(rung, candidates)
+
+    def ahead(self, archs: Sequence[Arch]) -> None:
+        self._several.ahead(archs)
+
+    def place(self, device: str | None) -> None:
+        self._several.place(device)
+
+    def cost(self) -> str:
+        return self._several.cost()
+
     def record(self) -> dict[str, Any]:
         reference = [arch.id for arch in self._reference]
-        return {**super().record(), "weights": dict(sorted(self.weights.items())), "reference": reference}
+        parts = self._several.record()["parts"]
+        return {
+            **super().record(),
+            "parts": parts,
+            "weights": dict(sorted(self.weights.items())),
+            "reference": reference,
+        }

@@ -69,7 +69,7 @@ def choose(config: JourneyConfig, data: Data) -> Choices:
     search = data.search
     why: dict[str, str] = {}
     img_size = _img_size(config, data, why)
-    nano = img_size < _SMALL
+    nano = img_size < _SMALL or (config.space or "").endswith("-nano")
     counting = {"img_size": img_size, "num_classes": len(search.classes), "in_chans": search.in_chans}
     named, recipe = _space(config, method, nano, counting, why)
     space = load_space(named)
@@ -81,7 +81,6 @@ def choose(config: JourneyConfig, data: Data) -> Choices:
         "split_seed": config.split_seed,
         "in_chans": config.in_chans,
         "img_size": img_size,
-        "device": config.device,
     }
     own = {key: value for key, value in images.items() if value is not None}
     seeded = {**own, "seed": config.seed}
@@ -96,8 +95,6 @@ def choose(config: JourneyConfig, data: Data) -> Choices:
         refuse(f"method {config.method!r} trains no superformer", config.superformer, "no settings of one")
     latency = {**counting, "device": "cuda" if _on_gpu(config) else "cpu", "threads": config.threads or 1}
     searching: dict[str, Any] = {"recipe": method.search, "budget": str(budget), "seed": config.seed}
-    if config.device is not None:
-        searching["device"] = config.device
     if superformer is None:
         searching |= counting
     elif not _on_gpu(config) and len(search.val) > _SEARCH_IMAGES:
@@ -106,6 +103,7 @@ def choose(config: JourneyConfig, data: Data) -> Choices:
     if budget.measured is not None:
         searching["latency_setting"] = {key: latency[key] for key in ("device", "threads")}
     if method.evolves:
+        _check_evolution(config, budget)
         evolve, superformer = _evolution(config, superformer or {}, budget, nano, searching), None
     elif config.evolve:
         refuse(f"method {config.method!r} does not search the space itself", config.evolve, "method s3")
@@ -272,11 +270,20 @@ def _power_below(n: int) -> int:
     return 1 << max(n.bit_length() - 1, 1)
 
 
+def _check_evolution(config: JourneyConfig, budget: Budget) -> None:
+    """Refuses what the search in an evolved space would not heed."""
+    if config.search:
+        refuse(f"method {config.method!r} searches as it evolves", config.search, "evolve.search.KEY for that setting")
+    if budget.measured is not None:
+        rule = f"method {config.method!r} evolves its space under costs that are counted"
+        refuse(rule, str(budget), ", ".join(COUNTED))
+
+
 def _evolution(
     config: JourneyConfig, superformer: dict[str, Any], budget: Budget, nano: bool, searching: dict[str, Any]
 ) -> dict[str, Any]:
     """S3: superformers of a space that moves, and the search in the last one."""
-    own = ("seed", "device", "budget")
+    own = ("seed", "budget")
     settings: dict[str, Any] = {
         "recipe": None,
         "seed": config.seed,
@@ -289,8 +296,6 @@ def _evolution(
         settings["superformer"]["epochs"] = max(_LEAST_EPOCHS, superformer["epochs"] // 4)
     if "images" in searching:
         settings["images"] = searching["images"]
-    if config.device is not None:
-        settings["device"] = config.device
     merged = {**settings, **config.evolve}
     merged["superformer"] = {**settings["superformer"], **config.evolve.get("superformer", {})}
     return {key: value for key, value in merged.items() if value is not None}

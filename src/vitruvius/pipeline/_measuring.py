@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from vitruvius.arch import Arch, require_choice
 from vitruvius.evaluation import Evaluator, Executor, InProcess, RayExecutor, Task
-from vitruvius.files import alone_in
+from vitruvius.files import alone_in, replace_file
 from vitruvius.proxies import Batch, Floats, Measured, Setting, chosen_proxies, measure, setting_of
 
 __all__ = ["EXECUTORS", "Scores", "measured_scores"]
@@ -80,7 +80,7 @@ class _Lines:
                 self.rows[row["place"]] = row
         if text and not text.endswith("\n"):
             kept = text[: text.rfind("\n") + 1]
-            self.path.write_text(kept)
+            replace_file(self.path, lambda partial: partial.write_text(kept))
 
     def write(self, rows: Sequence[dict[str, Any]]) -> None:
         self.rows |= {row["place"]: row for row in rows}

@@ -34,9 +34,11 @@ from vitruvius.extras import needs_of, require_extra
 from vitruvius.files import alone_in, write_json
 from vitruvius.pipeline._choices import Choices, choose, load_space
 from vitruvius.pipeline._journey_config import PHASES, JourneyConfig, Phase, read_journey_config
+from vitruvius.pipeline._scores import read_trials
 from vitruvius.pipeline.attention import attention_summary
 from vitruvius.pipeline.evolve_config import EvolveSpaceConfig, read_evolve_config
 from vitruvius.pipeline.evolve_space import evolve_space
+from vitruvius.pipeline.evolved import SCORED, SEARCHED
 from vitruvius.pipeline.handmade import hand_made, patch_for
 from vitruvius.pipeline.search import SearchConfig, open_search, read_search_config, search
 from vitruvius.search import Domain, Trial
@@ -101,24 +103,29 @@ class Journey:
 
     def superformer_config(self) -> SuperformerConfig:
         assert self.choices.superformer is not None
-        return read_config(SuperformerConfig, {**self.choices.superformer, **self.choices.space})
+        return read_config(SuperformerConfig, {**self.choices.superformer, **self.choices.space, **self._device})
 
     def evolve_config(self) -> EvolveSpaceConfig:
         assert self.choices.evolve is not None
         options = {"space_options": self.choices.space.get("space_options", {})}
         superformer = {**self.choices.evolve.get("superformer", {}), **options}
         return read_evolve_config(
-            {**self.choices.evolve, "space": self.choices.space["space"], "superformer": superformer}
+            {**self.choices.evolve, "space": self.choices.space["space"], "superformer": superformer, **self._device}
         )
 
     def search_settings(self) -> SearchConfig:
         where = {"superformer": str(self.folder / "superformer")}
         if self.choices.superformer is None:
             where = self.choices.space
-        return read_search_config({**self.choices.search, **where})
+        return read_search_config({**self.choices.search, **where, **self._device})
 
     def retrain_config(self, arch: Arch) -> RetrainConfig:
-        return read_config(RetrainConfig, {**self.choices.retrain, "arch": arch.to_json()})
+        return read_config(RetrainConfig, {**self.choices.retrain, "arch": arch.to_json(), **self._device})
+
+    @property
+    def _device(self) -> dict[str, str]:
+        """As this call says, and not the one that began the run."""
+        return {} if self.config.device is None else {"device": self.config.device}
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -146,7 +153,7 @@ class Journey:
             "export": self._export,
         }
         for number, (phase, work) in enumerate(phases.items(), start=1):
-            if only in (None, phase):
+            if only == phase or (only is None and not self._done(phase)):
                 self.console.rule(f"[bold]{number}/{len(phases)} {phase}", align="left")
                 with self._timed(phase):
                     work()
@@ -157,6 +164,11 @@ class Journey:
     def result(self) -> dict[str, Any]:
         file = self.folder / RESULT
         return json.loads(file.read_text()) if file.exists() else {}
+
+    def _done(self, phase: Phase) -> bool:
+        """Whether a phase that would begin anew each time has been gone through. The others go on by themselves."""
+        last = {"analysis": "analysis/measured.json", "export": "export/arch.json"}
+        return phase in last and (self.folder / last[phase]).exists()
 
     @contextmanager
     def _timed(self, phase: Phase) -> Iterator[None]:
@@ -255,9 +267,8 @@ class Journey:
         """All candidates of the search."""
         if self.choices.evolve is None:
             return open_search(self.folder / "search").trials
-        last = json.loads((self.folder / "evolve" / RESULT).read_text())["last"]
-        lines = (self.folder / "evolve" / last / "searched.jsonl").read_text().splitlines()
-        return [Trial.from_dict(json.loads(line)) for line in lines]
+        last = self.folder / "evolve" / json.loads((self.folder / "evolve" / RESULT).read_text())["last"]
+        return [*read_trials(last / SCORED), *read_trials(last / SEARCHED)]
 
     def _best_random(self) -> Trial | None:
         """The best of the search's random candidates; where all are random, the first, which nobody chose."""
@@ -298,10 +309,13 @@ class Journey:
             )
         size = [self.choices.img_size] * 2
         random = self._best_random() if self.config.compare else None
+        missed = open_search(self.folder / "search").missed if self.choices.evolve is None else ""
         return {
             "rows": rows,
             **self._times(),
             "img_size": size,
             "budget": self.choices.budget,
+            "missed": missed,
+            "test_images": self.data.summary()["test"],
             "random_is_found": random is not None and random.arch == self._found(),
         }

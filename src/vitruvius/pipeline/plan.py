@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from typing import Any
+
 from vitruvius.extras import install_command
 from vitruvius.pipeline._choices import load_space
 from vitruvius.pipeline._estimate import estimate
 from vitruvius.pipeline.journey import Journey
 from vitruvius.pipeline.methods import METHODS
 
-__all__ = ["duration", "plan_lines"]
+__all__ = ["accuracy_noise", "duration", "plan_lines"]
 
 
 def plan_lines(journey: Journey) -> dict[str, str]:
@@ -60,6 +64,13 @@ def plan_lines(journey: Journey) -> dict[str, str]:
     lines["export"] = f"safetensors, timm's layout{onnx}"
     lines["time"] = f"about {duration(estimated.total)}, from {estimated.basis}; longer where other work goes on"
     return lines
+
+
+def accuracy_noise(result: Mapping[str, Any]) -> str:
+    """What a difference of test accuracies may be by the accident of which images are in the test part."""
+    images, share = result["test_images"], result["rows"][0]["test"] / 100
+    error = 100 * math.sqrt(share * (1 - share) / images)
+    return f"{images:,} test images, seen once by each at the end: an accuracy's standard error is {error:.1f} %."
 
 
 def _with(value: str, reason: str | None) -> str:

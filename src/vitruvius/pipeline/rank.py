@@ -134,7 +134,10 @@ class Ranking:
             "networks": len(self.known.archs),
             "within": self.within,
             "overall": plain(self.overall),
-            "bands": [{"params": [band.low, band.high], "proxies": plain(table)} for band, table in self.bands],
+            "bands": [
+                {"params": [band.low, band.high if math.isfinite(band.high) else None], "proxies": plain(table)}
+                for band, table in self.bands
+            ],
             "failed": {self.known.archs[place].id: why for place, why in self.found.reasons.items()},
         }
 
@@ -172,7 +175,7 @@ def rank_proxies(
         config = {**options, "proxies": list(names), "networks": networks}
         split = None if setting.data is None else {"hash": setting.data.hash}
         record = {"version": 1, "kind": "rank", "config": config, "data": split, "job": {}, "versions": versions()}
-        begin_folder(folder, record, ("versions",))
+        begin_folder(folder, record, ("versions", "config.device"))
     places: dict[str, Any] = {"executor": executor, "workers": workers, "address": address, "quiet": quiet}
     found = measured_scores(known.archs, names, options, setting, folder=folder, **places)
     chosen = size_bands(params, bands) if isinstance(bands, int) else list(bands)

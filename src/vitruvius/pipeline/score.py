@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -81,8 +82,9 @@ class Score:
         return found
 
     def row(self, place: int) -> dict[str, Any]:
-        """One network as plain data."""
-        own = {name: float(values[place]) for name, values in self.scores.items() if name not in ("params", "macs")}
+        """One network as plain data; None where a proxy has no number for it."""
+        values = {name: float(each[place]) for name, each in self.scores.items() if name not in ("params", "macs")}
+        own = {name: value if math.isfinite(value) else None for name, value in values.items()}
         arch = self.archs[place]
         counted = {"params": int(self.costs.params[place]), "macs": int(self.costs.macs[place])}
         return {"id": arch.id, **own, **counted, "arch": arch.to_dict()}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -32,8 +34,12 @@ __all__ = ["SearchConfig", "SearchRun", "make_search_plan", "open_search", "read
 
 VERSION = 1
 JOURNAL, MEASURED = "study.log", "measured.json"
-_FREE = ("versions", "config.executor", "config.workers", "config.address", "config.threads", "config.device")
-"""What may differ between the start of a search and its resumption: where candidates are evaluated."""
+_FREE = (
+    *("versions", "config.executor", "config.workers", "config.address", "config.threads", "config.device"),
+    "config.superformer",
+)
+"""What may differ between the start of a search and its resumption: where candidates are evaluated, and by what path
+the superformer is found. The digest of its weights stands in the record's job."""
 _VERIFIED = 20
 """So many of the best are measured, at most, until one meets a budget that a predictor said they all meet."""
 
@@ -56,7 +62,7 @@ def search(config: SearchConfig, out: str | Path, *, quiet: bool = False) -> Sea
             plan = with_predictor(plan, predictor)
         study = _study(plan, folder)
         watch = SearchWatch(plan.searcher, quiet)
-        with _executor(plan) as executor, watch:
+        with _threads(plan.config), _executor(plan) as executor, watch:
             drive(plan.searcher, executor, study, watch.trial)
         measured = None if plan.predictor is None else _measured(plan)
         if measured is not None:
@@ -98,11 +104,20 @@ def _executor(plan: SearchPlan) -> Executor:
     if config.executor == "ray":
         threads = config.threads or 1
         return RayExecutor(plan.evaluator, workers=config.workers, address=config.address, threads=threads)
-    if config.threads is not None:
-        import torch
-
-        torch.set_num_threads(config.threads)
     return InProcess(plan.evaluator, config.device)
+
+
+@contextmanager
+def _threads(config: SearchConfig) -> Iterator[None]:
+    """As many as the search asks for, while it scores; what comes after it has its own."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(config.threads or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _result(plan: SearchPlan, measured: dict[str, Any] | None) -> dict[str, Any]:
@@ -201,7 +216,8 @@ class SearchRun:
         return found
 
     def best(self) -> Arch:
-        """The best network; where latency counts, the best of those that meet the budget when measured."""
+        """The best network; where latency counts, the best of those that were measured and met the budget, or the best
+        as predicted where none did (`missed`)."""
         best = self.result["best"]
         if best is None:
             refuse("no candidate of the search could be evaluated", str(self.folder), "see `vitruvius trials`")
@@ -223,9 +239,13 @@ class SearchRun:
             inside = "" if each["inside"] else ": outside the budget"
             times = f"latency {written('latency', real)} ({written('latency', said)} predicted)"
             found.append(f"measured {each['id']}: {times}{inside}")
-        if why := (self.measured or {}).get("why"):
-            found.append(why)
-        return found
+        return [*found, self.missed] if self.missed else found
+
+    @property
+    def missed(self) -> str:
+        """Why the best network is not known to meet a budget that is measured; empty where it is."""
+        why: str = (self.measured or {}).get("why", "")
+        return why
 
 
 def open_search(folder: str | Path) -> SearchRun:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from vitruvius.arch import Arch
 from vitruvius.arrays import IntArray
-from vitruvius.proxies._candidate import Candidate, Record
+from vitruvius.proxies._candidate import Candidate, Record, steady
 from vitruvius.proxies._setting import Setting
 from vitruvius.registry import Registry
 from vitruvius.spaces import Space
@@ -105,7 +105,8 @@ class OneByOne(Proxy):
         return 1
 
     def measure(self, batch: Batch, setting: Setting) -> Measured:
-        rows = [self.of(Candidate(arch, setting, self.needs.records, self.needs.gradients)) for arch in batch.archs]
+        with steady():
+            rows = [self.of(Candidate(arch, setting, self.needs.records, self.needs.gradients)) for arch in batch.archs]
         return {part: np.array([row[part] for row in rows], dtype=np.float64) for part in self.parts}
 
     @abstractmethod

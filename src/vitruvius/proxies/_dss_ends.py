@@ -86,7 +86,7 @@ class Ends:
         """The tokens that stage `s` starts with."""
         if not s:
             return x, []
-        self.network.spread.zero_()  # little is left of it behind a pooling
+        self.network.spread.zero_()  # little of the positions' is left behind a pooling, which makes its own
         out, crossings = self._empty(s), []
         cross = {"swin": self._merged, "pit": self._pooled}[self.first.family]
         before, after = (self.columns.stages[i].dim for i in (s - 1, s))
@@ -126,10 +126,16 @@ class Ends:
         token = parameter(f"{name}.token.weight", (after, before))
         kernels = parameter(f"{name}.conv.weight", (after, 1, 3, 3), 9)[:, 0]
         down, across = (torch.from_numpy(_inside(side)).to(kernels) for side in self.columns.grids[p][s - 1])
-        kernel = (kernels * down[:, None] * across).flatten(1).contiguous().sum(1)
+        kernels = (down @ kernels @ across.T).flatten(1)  # of every output patch, what of the kernel it sees
+        kernel = kernels.mean(1)
         out = product(x_BTC, token.T)
         out[:, 0] += parameter(f"{name}.token.bias", (after,))
-        patch = x_BTC[:, 1].repeat_interleave(after // before, dim=-1)
+        wide = x_BTC.repeat_interleave(after // before, dim=-1)
+        patch = wide[:, 1]
+        # How far patches are from their mean, without what a norm takes away: a shift of all channels.
+        varied = (patch.square() * kernels.var(1, correction=0)).mean(-1)
+        varied -= (product(wide, kernels)[:, 1] / after).var(-1, correction=0)
+        self.network.spread[group.candidates] = varied[: group.count]
         out[:, 1] = patch * kernel + parameter(f"{name}.conv.bias", (after,), 9)
         return out, Crossing(group, token, kernel=kernel)
 
@@ -151,6 +157,6 @@ class Ends:
 
 
 def _inside(side: int) -> np.ndarray:
-    """(3,): of each place of a kernel of 3, stride 2 and padding 1, the share of outputs for which it is inside."""
+    """(outputs, 3): of every output of a kernel of 3, stride 2 and padding 1, which places of the kernel are inside."""
     first = np.arange(0, side, 2)[:, None] - 1 + np.arange(3)
-    return ((first >= 0) & (first < side)).mean(axis=0)
+    return ((first >= 0) & (first < side)).astype(np.float64)

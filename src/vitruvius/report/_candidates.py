@@ -26,7 +26,7 @@ class Candidates:
     img_size: ImageSize
     finished: bool
     found: Trial | None = None
-    """What it gave as its best, where the trials hold others beside its own."""
+    """What it gave as its best, at its end: where latency counts, the best that met the budget when measured."""
 
     @property
     def complete(self) -> list[Trial]:
@@ -57,7 +57,9 @@ def _search(name: str, folder: Path) -> Candidates:
     height, width = run.record["job"]["img_size"]
     begun = run.config.storage is not None or (folder / JOURNAL).exists()
     trials = run.trials if begun else []
-    return Candidates(name, run.space.name, trials, run.objectives, (height, width), run.finished)
+    best = run.result["best"] if run.finished else None
+    found = None if best is None else next((trial for trial in trials if trial.arch.id == best["id"]), None)
+    return Candidates(name, run.space.name, trials, run.objectives, (height, width), run.finished, found)
 
 
 def _last_search(contents: Contents, file: Path) -> Candidates:

@@ -157,11 +157,13 @@ def inherited(contents: Contents) -> Section | None:
     texts = [f"<b>{name}</b><br>inherited {a:.2f} %, trained {b:.2f} %" for name, (a, b) in pairs.items()]
     titles = ("inherited, on search-validation (%)", "trained, on test (%)")
     figure = {"data": [scatter(x, y, texts, "networks")], "layout": axes(*titles)}
+    shown = [{"network": name, "inherited": f"{a:.2f} %", "test": f"{b:.2f} %"} for name, (a, b) in pairs.items()]
     said = f"{len(pairs)} networks were trained, too few for a rank correlation (4 or more)."
+    drawn: list[Part] = [text(said, quiet=True)]
     if len(pairs) >= 4:
         said = f"Over {len(pairs)} networks: Kendall {kendalltau(x, y)[0]:.2f}, Spearman {spearmanr(x, y)[0]:.2f}."
-    shown = [{"network": name, "inherited": f"{a:.2f} %", "test": f"{b:.2f} %"} for name, (a, b) in pairs.items()]
-    return Section("inherited", "Inherited and trained accuracy", [plot("inherited", figure, said), table(shown)])
+        drawn = [plot("inherited", figure, said)]
+    return Section("inherited", "Inherited and trained accuracy", [*drawn, table(shown)])
 
 
 def _pairs(contents: Contents) -> dict[str, tuple[float, float]]:

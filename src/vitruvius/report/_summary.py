@@ -6,6 +6,7 @@ from typing import Any
 
 from vitruvius import costs
 from vitruvius.arch import Arch
+from vitruvius.pipeline.plan import accuracy_noise
 from vitruvius.report._candidates import searches_of
 from vitruvius.report._page import Part, Section, cards, drawings, heading, table, text
 from vitruvius.report._read import TRAINING, Contents, Training
@@ -89,6 +90,10 @@ def _journey(contents: Contents) -> Section:
     told = [key for key in shown[0] if any(row[key] is not None for row in shown)]
     best = max(range(len(rows)), key=lambda index: rows[index]["test"])
     parts = [cards(values), table([{key: row[key] for key in told} for row in shown], best)]
+    if "test_images" in contents.result:
+        parts.append(text(accuracy_noise(contents.result), quiet=True))
+    if missed := contents.result.get("missed"):
+        parts.append(text(f"The found network may be outside the budget: {missed}."))
     height, width = contents.result["img_size"]
     drawn = {
         row["name"]: (drawing(Arch.from_dict(row["arch"]), (height, width)), f"{costs.short(row['macs'])} MACs")
