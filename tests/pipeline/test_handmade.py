@@ -35,6 +35,7 @@ def test_the_patch_of_a_pyramid_gives_deits_grid() -> None:
     assert patch_for(zoo.load("vitas-a"), 224) == zoo.load("vitas-a").patch.size
     assert patch_for(zoo.load("s3-tiny"), 224) == 16
     assert patch_for(zoo.load("s3-tiny"), 28) == 4
+    assert patch_for(zoo.load("s3-tiny"), 8) == 2
 
 
 def test_what_is_too_small_is_refused() -> None:

@@ -17,13 +17,12 @@ from vitruvius.arch import refuse
 from vitruvius.costs import COUNTED, Budget, short
 from vitruvius.data import Data
 from vitruvius.pipeline._journey_config import JourneyConfig
+from vitruvius.pipeline.handmade import SMALL, tokens_a_side
 from vitruvius.pipeline.methods import METHODS, Method
 from vitruvius.spaces import Space
 
 __all__ = ["Choices", "choose", "load_space", "upper_macs"]
 
-_SMALL = 96
-"""Images with a shorter side below so many pixels are small."""
 _LOOKED_AT = 16
 _TINY = 32
 """Sides of small images are made multiples of 4 up to here, and of 8 above, so that patches divide them."""
@@ -69,7 +68,7 @@ def choose(config: JourneyConfig, data: Data) -> Choices:
     search = data.search
     why: dict[str, str] = {}
     img_size = _img_size(config, data, why)
-    nano = img_size < _SMALL or (config.space or "").endswith("-nano")
+    nano = img_size < SMALL or (config.space or "").endswith("-nano")
     counting = {"img_size": img_size, "num_classes": len(search.classes), "in_chans": search.in_chans}
     named, recipe = _space(config, method, nano, counting, why)
     space = load_space(named)
@@ -137,9 +136,9 @@ def _img_size(config: JourneyConfig, data: Data, why: dict[str, str]) -> int:
     train = data.search.train
     looked = range(min(len(train), _LOOKED_AT))
     sides = sorted({max(pixels.shape[:2]) for pixels in train.pixels(looked)})
-    if sides[-1] < _SMALL:
+    if sides[-1] < SMALL:
         step = 4 if sides[-1] <= _TINY else 8
-        nearest = min(max(round(int(sides[-1]) / step), 1) * step, _SMALL - step)
+        nearest = min(max(round(int(sides[-1]) / step), 1) * step, SMALL - step)
         rounded = "" if nearest == sides[-1] else f", {sides[-1]}, made a multiple of {step}"
         why["pixels"] = f"the longest side of the first {len(looked)} images{rounded}"
         return nearest
@@ -180,10 +179,10 @@ def _space(
 
 
 def _nano(name: str, img_size: int, why: dict[str, str]) -> dict[str, Any]:
-    """The nano space with the patch whose token grid is nearest to an eighth of small images, and to 8 x 8 of others;
-    pyramids begin with twice that."""
+    """The nano space with the patch whose grid is nearest to a plain transformer's of small images; pyramids begin with
+    twice that."""
     family = spaces.load(name).family
-    goal = min(8, max(4, img_size // 4)) * (2 if family in ("swin", "twins") else 1)
+    goal = tokens_a_side(min(img_size, SMALL - 1)) * (2 if family in ("swin", "twins") else 1)
     tried: list[tuple[float, int]] = []
     for patch in range(1, img_size // 2 + 1):
         if img_size % patch == 0:

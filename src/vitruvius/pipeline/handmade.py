@@ -12,7 +12,10 @@ from collections.abc import Callable
 from vitruvius import costs
 from vitruvius.arch import MOST, Arch, Block, ImageSize, Patch, Stage, image_shape, refuse
 
-__all__ = ["hand_made", "patch_for"]
+__all__ = ["SMALL", "hand_made", "patch_for", "tokens_a_side"]
+
+SMALL = 96
+"""Images with a shorter side below so many pixels are small."""
 
 _DEPTH, _CHANNELS_A_LAYER, _RATIO = 12, 16, 4
 _STEP = 8
@@ -20,14 +23,19 @@ _STEP = 8
 
 
 def patch_for(found: Arch, img_size: ImageSize) -> int:
-    """The found network's own patch; of a pyramid, the divisor of the image with a grid nearest to DeiT's 14 tokens
-    (7 for small images)."""
+    """The found network's own patch; of a pyramid, the divisor of the image with the grid that is nearest to what plain
+    transformers have."""
     if len(found.stages) == 1:
         return found.patch.size
     sides = image_shape(img_size)
-    goal = 14 if min(sides) >= 96 else 7
+    goal = tokens_a_side(min(sides))
     divisors = [size for size in range(1, min(sides) + 1) if not any(side % size for side in sides)]
     return min(divisors, key=lambda size: (abs(min(sides) / size - goal), size))
+
+
+def tokens_a_side(pixels: int) -> int:
+    """Of a plain transformer: DeiT's 14, and 4 to 8 of small images."""
+    return 14 if pixels >= SMALL else min(8, max(4, pixels // 4))
 
 
 def hand_made(macs: float, *, patch: int, img_size: ImageSize, num_classes: int, in_chans: int = 3) -> Arch:
