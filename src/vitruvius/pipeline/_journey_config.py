@@ -29,7 +29,7 @@ class JourneyConfig(BaseModel):
     root: str | None = None
     in_chans: int | None = Field(default=None, ge=1)
     img_size: int | None = Field(default=None, ge=1)
-    """The images' own side if they are small and all alike, else 224."""
+    """The longest side of the first images if they are small, else 224."""
     val: float | int = 0.2
     """Held out of the training images for the search: a share, or a number of images per class."""
     split_seed: int = Field(default=0, ge=0)
