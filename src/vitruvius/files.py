@@ -55,8 +55,10 @@ def alone_in(folder: Path) -> Iterator[None]:
     with opened:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             refuse("another process is at work in this folder", str(folder), "another folder, or wait for it")
+        except OSError:  # a file system without locks
+            pass
         try:
             yield
         finally:

@@ -229,7 +229,7 @@ SMALL = {"num_classes": 10, "img_size": 8, "in_chans": 1, "seed": 0}
 
 @pytest.mark.parametrize("names", [["dss", "dss-reference", "params"], ["dss", "naswot"]])
 def test_scores_are_the_same_to_the_bit_whoever_comes_next(names: list[str]) -> None:
-    alone = [outcome.scores for outcome in ProxyEvaluator(names, **SMALL)(ARCHS)]
+    alone = [ProxyEvaluator(names, **SMALL).outcome(arch).scores for arch in ARCHS]
     together = dict(evaluate(InProcess(Several([ProxyEvaluator(names, **SMALL)])), ARCHS))
     assert [together[place].scores for place in range(len(ARCHS))] == alone
 

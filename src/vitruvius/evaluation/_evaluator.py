@@ -82,6 +82,7 @@ class Evaluator(ABC):
     @final
     def __call__(self, archs: Sequence[Arch]) -> list[Outcome]:
         """Outcomes in the order of the architectures, on the first rung."""
+        self.ahead(archs)
         return [self.outcome(arch) for arch in archs]
 
 
