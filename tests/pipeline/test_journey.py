@@ -127,6 +127,42 @@ def test_photographs_get_the_papers_space_and_recipes(
     assert choices.retrain["batch_size"] <= len(load(str(folder)).search.train)
 
 
+def test_the_same_images_and_budget_in_other_words_go_on(command: Command, tmp_path: Path) -> None:
+    image_folder(tmp_path / "images")
+    words = ("--phase", "superformer", *SHORT)
+    assert command("--data", "images", "--budget", "macs<=400k", "--out", "first", *words)[0] == 0
+    code, _, err = command("--data", "./images/", "--budget", "macs <= 0.4M", "--out", "first", *words)
+    assert code == 0, err
+    code, _, err = command("--data", "images", "--budget", "macs <= 500k", "--out", "first", *words)
+    assert (code, len(err.splitlines())) == (2, 1)
+    Image.new("RGB", (12, 10)).save(tmp_path / "images" / "dark" / "more.png")
+    code, _, err = command("--data", "images", "--budget", "macs<=400k", "--out", "first", *words)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "the images have changed since the run in 'first' was begun" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        (("--out", "first"), "a run needs images"),
+        (("images", "--out", "first"), "images are given by --data"),
+        (("empty.yaml", "--out", "first"), "a configuration is keys and values; got 'nothing'"),
+        (("--data", "images", "--out", "taken", "--dry-run"), "a run needs a folder of its own"),
+        (("--data", "images", "--out", "empty.yaml", "--dry-run"), "a run needs a folder of its own"),
+    ],
+)
+def test_what_was_forgotten_or_mistaken_is_said_at_once(
+    words: tuple[str, ...], rule: str, command: Command, tmp_path: Path
+) -> None:
+    image_folder(tmp_path / "images")
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").write_text("")
+    (tmp_path / "empty.yaml").write_text("# nothing yet\n")
+    code, out, err = command(*words)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert rule in err
+
+
 def test_photographs_in_a_nano_space_are_trained_as_small_images_are(tmp_path: Path) -> None:
     folder = image_folder(tmp_path / "images", sides=(100, 120), each=8)
     journey = Journey(read_journey_config({"data": str(folder), "space": "vitas-nano"}), tmp_path / "run")
@@ -171,17 +207,21 @@ def test_few_images_are_enough_for_every_method(method: str, size: int | None, t
 
 def test_settings_are_set_as_deep_as_they_are(command: Command, tmp_path: Path) -> None:
     """A file's mapping and words on the command line, the last winning."""
-    (tmp_path / "mine.yaml").write_text("method: s3\nevolve: {superformer: {epochs: 2, lr: 0.1}, iterations: 1}\n")
+    (tmp_path / "mine.yaml").write_text(
+        "data: digits\nmethod: s3\nevolve: {superformer: {epochs: 2, lr: 0.1}, iterations: 1}\n"
+    )
     words = ("-s", "evolve.superformer.epochs=3", "-s", "evolve.steps.stage1.depth=2", "-s", "retrain.epochs=4")
     code, out, err = command("mine.yaml", *words, "--dry-run", "--json")
     assert code == 0, err
-    assert "4 epochs" in json.loads(out)["retrain"]
+    plan = json.loads(out)
+    assert "of 2 spaces in turn, 3 epochs and 200 networks scored in each" in plan["superformer"]
+    assert "4 epochs" in plan["retrain"]
     settings = {"evolve.superformer.epochs": 3, "evolve": {"superformer": {"lr": 0.1}}, "evolve.steps.stage1.depth": 2}
     groups = {"evolve": {"superformer": {}, "steps": {}}}
     assert nested(settings, groups) == {
         "evolve": {"superformer": {"epochs": 3, "lr": 0.1}, "steps": {"stage1.depth": 2}}
     }
-    code, _, err = command("-s", "evolve.superformer.epoch=3", "--method", "s3", "--dry-run")
+    code, _, err = command("--data", "digits", "-s", "evolve.superformer.epoch=3", "--method", "s3", "--dry-run")
     assert (code, len(err.splitlines())) == (2, 1)
     assert "epoch" in err
 

@@ -41,16 +41,27 @@ def run_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and how long it may take.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Images and a budget in; the best network found, trained, exported, with a report. (--set search.images=500)"""
+    """Images and a budget in; the best network found, trained, exported, with a report.
+
+    Settings of the phases are set as superformer.KEY, search.KEY, retrain.KEY and evolve.KEY (-s search.images=500).
+    """
     from vitruvius.arch import require_choice
     from vitruvius.pipeline.journey import PHASES, Journey, read_journey_config
+    from vitruvius.training.run import check_folder
 
     given = {"data": data, "budget": budget, "method": method, "space": space, "img_size": img_size, "seed": seed}
-    read = read_journey_config(nested(settings_of(config, sets, **given), _GROUPS))
+    settings = nested(settings_of(config, sets, **given), _GROUPS)
+    if "data" not in settings:
+        refuse(
+            "a run needs images", "none", "--data FOLDER (one folder a class), --data digits, idx:FOLDER, torch/NAME"
+        )
+    read = read_journey_config(settings)
     if phase is not None:
         require_choice("phase", phase, PHASES)
     if out is None and not dry_run:
         refuse("a run needs a folder", "none", "--out runs/first, say (or --dry-run)")
+    if out is not None:
+        check_folder(out)
     with _stoppable():
         journey = Journey(read, out or Path("runs/none"), quiet=as_json)
         if dry_run or out is None or not (out / "run.json").exists():
@@ -101,7 +112,8 @@ def _show_result(result: dict[str, Any]) -> None:
         if row["latency"] is not None:
             shown["latency"] = written("latency", row["latency"])
         rows.append(shown)
-    show(rows, False, right=("test", "MACs", "params", "latency"))
+    show(rows, False, f"within {result['budget']}", right=("test", "MACs", "params", "latency"))
+    print("hand-made: DeiT's shape, with the MACs of the found network; random: the best of the search's random ones.")
     if result["random_is_found"]:
         print("The best of the search's random networks is the found one.")
     if result["missed"]:

@@ -127,6 +127,7 @@ model = timm.create_model("vitruvius", arch="FOLDER", checkpoint_path="FOLDER").
 model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()  # the same, by timm's own way
 features = timm.create_model("vitruvius", arch="FOLDER", checkpoint_path="FOLDER", features_only=True)
 transform = timm.data.create_transform(**timm.data.resolve_data_config({}, model=model))
+other = timm.create_model("local-dir:FOLDER", pretrained=True, num_classes=3)  # a new head; so with img_size, in_chans
 ```"""
     if opset is None:
         return torch_part

@@ -194,7 +194,9 @@ def _nano(name: str, img_size: int, why: dict[str, str]) -> dict[str, Any]:
     if not tried:
         refuse(f"space {name!r} has no form for images of this size", img_size, "another img_size, or another space")
     _, patch = min(tried)
-    why["space"] = f"the nano space of its family, patches of {patch} pixels"
+    why["space"] = f"the nano space of its family, patches of {patch} x {patch} pixels"
+    if img_size / patch > 1.5 * goal:
+        why["space"] += f"; {img_size} has no divisor that gives fewer: images of another size cost less"
     return {"space": name, "space_options": {"img_size": img_size, "patch": patch}}
 
 

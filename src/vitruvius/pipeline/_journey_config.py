@@ -65,6 +65,6 @@ def read_journey_config(given: Mapping[str, Any] | str | Path) -> JourneyConfig:
         require_choice("key of a run's configuration", key, JourneyConfig.model_fields)
     config = validated(JourneyConfig, "run", values)
     require_choice("method", config.method, METHODS)
-    if config.budget is not None:
-        Budget.of(config.budget)
-    return config
+    if config.budget is None:
+        return config
+    return config.model_copy(update={"budget": str(Budget.of(config.budget))})  # one spelling

@@ -50,7 +50,11 @@ __all__ = ["PHASES", "Journey", "JourneyConfig", "Phase", "read_journey_config"]
 
 VERSION = 1
 TIMES = "times.json"
-_FREE = ("versions", "command", "config.device")
+_FREE = (
+    *("versions", "command", "config.device"),
+    *("config.data", "config.root", "data.source", "data.notes"),
+)
+"""What may differ when a journey goes on: the machine, and by what path the same images (by their hash) are found."""
 _NETWORKS = {"found": "found", "hand-made": "handmade", "random": "random"}
 
 
@@ -153,11 +157,14 @@ class Journey:
             "export": self._export,
         }
         for number, (phase, work) in enumerate(phases.items(), start=1):
-            if only == phase or (only is None and not self._done(phase)):
-                self.console.rule(f"[bold]{number}/{len(phases)} {phase}", align="left")
+            if only not in (None, phase):
+                continue
+            done = only is None and self._done(phase)
+            self.console.rule(f"[bold]{number}/{len(phases)} {phase}[/]{': done' if done else ''}", align="left")
+            if not done:
                 with self._timed(phase):
                     work()
-        if self._searched and all((self.folder / name / RESULT).exists() for name in self.compared()):
+        if self._done("retrain"):
             write_json(self.folder / RESULT, self._result())
 
     @property
@@ -166,9 +173,18 @@ class Journey:
         return json.loads(file.read_text()) if file.exists() else {}
 
     def _done(self, phase: Phase) -> bool:
-        """Whether a phase that would begin anew each time has been gone through. The others go on by themselves."""
-        last = {"analysis": "analysis/measured.json", "export": "export/arch.json"}
-        return phase in last and (self.folder / last[phase]).exists()
+        """Whether a phase has been gone through."""
+        match phase:
+            case "superformer":
+                return (self.folder / ("superformer" if self.choices.evolve is None else "evolve") / RESULT).exists()
+            case "search":
+                return self._searched
+            case "retrain":
+                return self._searched and all((self.folder / name / RESULT).exists() for name in self.compared())
+            case "analysis":
+                return (self.folder / "analysis" / "measured.json").exists()
+            case "export":
+                return (self.folder / "export" / "arch.json").exists()
 
     @contextmanager
     def _timed(self, phase: Phase) -> Iterator[None]:
@@ -196,8 +212,7 @@ class Journey:
 
     def _search(self) -> None:
         if self.choices.evolve is not None:
-            self.console.print("done in the last space, with the phase before")
-            return
+            return  # done in the last space, with the phase before
         self._require("superformer", self.choices.superformer is None)
         found = search(self.search_settings(), self.folder / "search", quiet=self.quiet)
         for line in found.lines():

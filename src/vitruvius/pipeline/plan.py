@@ -40,8 +40,10 @@ def plan_lines(journey: Journey) -> dict[str, str]:
         )
     elif choices.evolve is not None:
         evolution = journey.evolve_config()
+        epochs = evolution.superformer_config(evolution.space).epochs
         lines["superformer"] = (
-            f"of {evolution.iterations + 1} spaces in turn, {evolution.archs:,} networks scored in each, then the "
+            f"of {evolution.iterations + 1} spaces in turn, {epochs} epochs "
+            f"and {evolution.archs:,} networks scored in each, then the "
             f"search in the last: {duration(seconds['superformer'])}"
         )
     else:

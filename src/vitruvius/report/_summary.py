@@ -16,7 +16,7 @@ __all__ = ["percent", "state", "summary"]
 
 _LEGEND = (
     "A row is a block. Left: queries, keys and values together, in as many parts as there are heads. Right: the MLP. "
-    "The lines across: the width of the stage. In the middle: heads, and the window or reduction."
+    "The vertical lines: the width of the stage. In the middle: heads, and the window or reduction."
 )
 _PHASES = {
     "superformer": "the superformer",
@@ -74,7 +74,7 @@ def _journey(contents: Contents) -> Section:
         "test accuracy of the found network": percent(found["test"]) or "",
         **_costs(found["macs"], found["params"]),
         **({"latency, measured": f"{found['latency'] * 1e3:.3g} ms"} if found.get("latency") else {}),
-        "from start to end": _duration(sum(contents.result["seconds"].values())),
+        "of work in all phases": _duration(sum(contents.result["seconds"].values())),
     }
     shown = [
         {
@@ -89,7 +89,11 @@ def _journey(contents: Contents) -> Section:
     ]
     told = [key for key in shown[0] if any(row[key] is not None for row in shown)]
     best = max(range(len(rows)), key=lambda index: rows[index]["test"])
-    parts = [cards(values), table([{key: row[key] for key in told} for row in shown], best)]
+    said = (
+        f"Within {contents.result['budget']}. Hand-made: DeiT's shape, with the MACs of the found network. Random: the "
+        "best of the search's random ones. Bold: the best on test."
+    )
+    parts = [cards(values), table([{key: row[key] for key in told} for row in shown], best), text(said, quiet=True)]
     if "test_images" in contents.result:
         parts.append(text(accuracy_noise(contents.result), quiet=True))
     if missed := contents.result.get("missed"):

@@ -209,6 +209,8 @@ def _allowed(model: type[BaseModel], where: str) -> str:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
+    if path.is_dir():
+        refuse("a configuration is a file, and this is a folder", str(path), "a YAML file; images are given by --data")
     try:
         data = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -218,5 +220,5 @@ def read_yaml(path: Path) -> dict[str, Any]:
             "a YAML file of keys and values",
         )
     if not isinstance(data, dict):
-        refuse("a configuration is keys and values", data, "a YAML mapping")
+        refuse("a configuration is keys and values", "nothing" if data is None else data, "a YAML mapping")
     return data

@@ -27,6 +27,7 @@ __all__ = [
     "Run",
     "arch_of_run",
     "begin_folder",
+    "check_folder",
     "load_data",
     "open_run",
     "read_record",
@@ -81,16 +82,22 @@ def begin_folder(folder: Path, record: dict[str, Any], free: Collection[str] = _
     try:
         for unborn in folder.glob(f"{RECORD}.*.partial"):  # killed at its very start
             unborn.unlink()
-        begun, taken = (folder / RECORD).exists(), folder.exists() and any(folder.iterdir())
-        if not (begun or taken):
+        begun = check_folder(folder)
+        if not begun:
             write_json(folder / RECORD, record)
     except OSError as error:
         refuse(f"a run's folder cannot be written ({error.strerror})", str(folder), "a place that can be written to")
     if begun:
         _check_same(_flat(read_record(folder), free), _flat(record, free), folder)
-    elif taken:
-        refuse("a run needs a folder of its own", str(folder), "a new folder, or one that this command has begun")
     _note_command(folder / COMMANDS)
+
+
+def check_folder(folder: Path) -> bool:
+    """Whether a run was begun here; refused is what is no place for one."""
+    begun = (folder / RECORD).exists()
+    if not begun and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        refuse("a run needs a folder of its own", str(folder), "a new folder, or one that this command has begun")
+    return begun
 
 
 def _note_command(file: Path) -> None:
@@ -131,6 +138,11 @@ def _flat(record: dict[str, Any], free: Collection[str]) -> dict[str, Any]:
 def _check_same(theirs: dict[str, Any], ours: dict[str, Any], folder: Path) -> None:
     for key in {**theirs, **ours}:
         if theirs.get(key) != ours.get(key):
+            if key == "data.hash":
+                rule = (
+                    f"the images have changed since the run in {str(folder)!r} was begun, or are split in another way"
+                )
+                refuse(rule, f"split {ours[key]}", f"split {theirs[key]}, or another folder")
             refuse(
                 f"the run in {str(folder)!r} was begun with another {key.rpartition('.')[2]}",
                 _short(ours.get(key)),
