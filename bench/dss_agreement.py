@@ -31,7 +31,8 @@ class Row:
 
 
 ROWS = (
-    *(Row(name, 32, 300) for name in ("autoformer-nano", "vitas-nano", "s3-nano")),
+    Row("autoformer-nano", 32, 1000),
+    *(Row(name, 32, 300) for name in ("vitas-nano", "s3-nano")),
     Row("pit-nano", 96, 300),
     *(Row(name, 224, 100) for name in ("pit-ti", "pit-xs", "pit-s")),
     *(Row(name, 224, 50) for name in ("vitas-v1", "vitas-v1-block", "vitas-v1-large")),
