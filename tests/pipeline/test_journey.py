@@ -28,7 +28,7 @@ from vitruvius.pipeline._choices import choose, load_space
 from vitruvius.pipeline._estimate import estimate
 from vitruvius.pipeline.journey import Journey, read_journey_config
 from vitruvius.pipeline.methods import METHODS
-from vitruvius.pipeline.plan import duration
+from vitruvius.pipeline.plan import accuracy_noise, duration
 from vitruvius.training import open_run
 from vitruvius.training.plan import make_plan
 
@@ -172,8 +172,8 @@ def test_photographs_in_a_nano_space_are_trained_as_small_images_are(tmp_path: P
 
 
 def test_epochs_that_are_cut_short_are_without_augmentation(monkeypatch: pytest.MonkeyPatch) -> None:
-    def chosen() -> tuple[dict[str, Any], dict[str, Any]]:
-        choices = choose(read_journey_config({"data": "digits"}), load("digits"))
+    def chosen(**said: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        choices = choose(read_journey_config({"data": "digits", **said}), load("digits"))
         assert choices.superformer is not None
         return choices.superformer, choices.retrain
 
@@ -183,6 +183,14 @@ def test_epochs_that_are_cut_short_are_without_augmentation(monkeypatch: pytest.
     superformer, retrain = chosen()
     assert (superformer["epochs"], superformer["batch_size"], superformer["crop"]) == (10, 64, "none")
     assert (retrain["epochs"], retrain["crop"], retrain["erasing"], retrain["drop_path_rate"]) == (10, "none", 0, 0)
+    assert "erasing" not in chosen(retrain={"epochs": 30})[1], "what the user says is long enough"
+
+
+@pytest.mark.parametrize(("images", "test", "error"), [(10_000, 87.6, "0.3"), (359, 95.82, "1.1"), (4, 100.0, "15.3")])
+def test_the_accident_of_the_test_part_is_said(images: int, test: float, error: str) -> None:
+    said = accuracy_noise({"test_images": images, "rows": [{"test": test}]})
+    assert said.startswith(f"{images:,} test images")
+    assert said.endswith(f"standard error is {error} %.")
 
 
 @pytest.mark.parametrize(("side", "chosen"), [(8, 8), (28, 28), (31, 32), (61, 64), (95, 88)])

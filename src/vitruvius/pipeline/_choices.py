@@ -242,6 +242,8 @@ def _training(
             batch = min(batch, _BATCH)
             epochs = min(epochs, max(_LEAST_EPOCHS, round(_STEPS[kind][n >= _FEW] * batch / n)))
         warmup = min(settings["warmup_epochs"], epochs / 5)
+        said = (config.superformer if kind == "superformer" else config.retrain).get("epochs")
+        short = (said if isinstance(said, int) else epochs) < settings["epochs"] / 2
         # Whether left and right may be exchanged depends on the images, which say nothing about it.
         return {
             "recipe": recipe,
@@ -250,7 +252,7 @@ def _training(
             "epochs": epochs,
             "batch_size": batch,
             "warmup_epochs": warmup,
-            **(_WEAK[kind] if epochs < settings["epochs"] / 2 else {}),
+            **(_WEAK[kind] if short else {}),
             "hflip": 0.0,
             "validate_every": max(1, epochs // _VALIDATIONS),
         }
